@@ -1,0 +1,53 @@
+"""How a request for admission ends without a permit. Both errors carry the facts, not the words."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Reason(enum.StrEnum):
+    """Why a request was refused. A closed set: it labels metrics and is the `code` clients see."""
+
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    DEADLINE_UNREACHABLE = "deadline_unreachable"
+    TENANT_LIMIT = "tenant_limit"
+    RETRY_BUDGET_EXHAUSTED = "retry_budget_exhausted"
+    UPSTREAM_UNAVAILABLE = "upstream_unavailable"
+    UPSTREAM_STALLED = "upstream_stalled"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalFacts:
+    """What was measured at the moment of the refusal. Seats and places are counts, times seconds."""
+
+    reason: Reason
+    seats: int
+    in_flight: int
+    limit: int
+    queue_depth: int
+    max_queue_depth: int
+    time_in_queue_s: float
+    expected_wait_s: float
+
+
+class Refused(Exception):
+    """A request was turned away. `facts` says why, with numbers."""
+
+    def __init__(self, facts: RefusalFacts) -> None:
+        super().__init__(facts)
+        self.facts = facts
+
+    @property
+    def reason(self) -> Reason:
+        return self.facts.reason
+
+
+class Rejected(Refused):
+    """Turned away on arrival; it never held a place in the queue."""
+
+
+class Evicted(Refused):
+    """Held a place in the queue and lost it."""

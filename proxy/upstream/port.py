@@ -1,0 +1,82 @@
+"""The HTTP hop to the engine, as the rest of Sluice sees it.
+
+Two implementations pass one conformance suite: the own HTTP/1.1 pool (`pool.py`) and an httpx
+client (`httpx_client.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class UpstreamRequest:
+    """What goes on the wire. `headers` are final but for framing: the client adds Content-Length.
+
+    `target` is the raw request target (path and query) as sent; it is never normalized.
+    `body` may be sent a second time, on a fresh connection, when a reused connection died before
+    any response byte.
+    """
+
+    method: str
+    target: bytes
+    headers: RawHeaders
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTimeouts:
+    """Seconds. `first_byte_s` runs from the request being sent to the first byte of the final
+    response head; `idle_s` is the longest silence between two chunks, and the longest the engine
+    may refuse to read our request; `total_s` bounds the whole exchange (None: no bound)."""
+
+    connect_s: float = 5.0
+    first_byte_s: float = 600.0
+    idle_s: float = 120.0
+    total_s: float | None = None
+
+
+class UpstreamResponse(Protocol):
+    """A response whose head has come. `headers` are raw pairs in wire order, names as sent."""
+
+    status: int
+    headers: RawHeaders
+
+    async def read(self) -> bytes:
+        """Whatever body bytes are there, at least one; b"" once the body is complete.
+
+        Chunked framing is removed, content codings are not. One caller at a time. Raises
+        UpstreamError when the body breaks off, is malformed, or the engine falls silent.
+        """
+
+
+class Upstream(Protocol):
+    """Sends requests to one engine. Holds no limit of its own: permits are the limit."""
+
+    def exchange(self, request: UpstreamRequest) -> AbstractAsyncContextManager[UpstreamResponse]:
+        """Entering sends the request and waits for the response head.
+
+        Leaving before the body is complete, for whatever reason (cancellation included), closes
+        the connection at once, which is what makes vLLM abort the request. Entering raises
+        UpstreamError; when it is cancelled the connection is closed too.
+        """
+
+    async def aclose(self) -> None:
+        """Closes every connection, those in use too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSnapshot:
+    """Connections by state, for tests and status."""
+
+    in_use: int = 0
+    idle: int = 0
+    opened: int = 0
+    reused: int = 0
+    resent: int = field(default=0)
