@@ -21,7 +21,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RefusalFacts:
-    """What was measured at the moment of the refusal. Seats and places are counts, times seconds."""
+    """What was measured at the moment of the refusal: seats and places, times in seconds."""
 
     reason: Reason
     seats: int

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionObserver(Protocol):
-    """Hears of every decision, synchronously, in the step that makes it. Must not raise or block."""
+    """Hears of every decision in the step that makes it. Must neither raise nor block."""
 
     def admitted(self, request: AdmissionRequest, permit: Permit) -> None: ...
 
@@ -34,9 +34,3 @@ class Limit(Protocol):
 
     @property
     def seats(self) -> int: ...
-
-
-class DisciplineEntry(Protocol):
-    """A waiter as a discipline sees it."""
-
-    request: AdmissionRequest
