@@ -1,0 +1,105 @@
+"""Counts sequences and reads small values in raw JSON, as leniently as the engine does.
+
+vLLM validates with pydantic in lax mode: "4", 4.0 and true are integers there. A count here never
+falls below what the engine would run for a body that it accepts; for one that it refuses any
+count will do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+from msgspec import Raw
+
+_items = msgspec.json.Decoder(list[Raw]).decode
+_entries = msgspec.json.Decoder(dict[str, Raw]).decode
+_text = msgspec.json.Decoder(str).decode
+
+_FIRST_ITEM = re.compile(rb"\[[ \t\r\n]*(.)", re.DOTALL)
+_NULL = b"null"
+_OPENING = re.compile(rb"[\[{]")
+# Neither Python nor pydantic reads an integer of more than 4300 digits.
+_LONGEST_SCALAR = 4400
+_TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
+
+
+def is_given(raw: Raw) -> bool:
+    """Whether the field is there and not null."""
+    return len(raw) > 0 and raw != _NULL
+
+
+def count_prompts(raw: Raw) -> int:
+    """A text or a list of token ids is one prompt, and so is one conversation (a list of
+    messages); a list of texts, of token id lists or of conversations is as many as it has."""
+    if not is_given(raw):
+        return 0
+    first = _first_item(raw)
+    if first is None:
+        return 1
+    return len(_items(raw)) if first in b'"[' else 1
+
+
+def count_items(raw: Raw) -> int:
+    """A list is as many inputs as it has items, anything else is one."""
+    if not is_given(raw):
+        return 0
+    return 1 if _first_item(raw) is None else len(_items(raw))
+
+
+def count_entries(raw: Raw) -> int:
+    """Entries of an object; keys that are repeated count once, as the engine reads them."""
+    try:
+        return len(_entries(raw)) if is_given(raw) else 0
+    except msgspec.DecodeError:
+        return 1
+
+
+def integer(raw: Raw) -> int | None:
+    """The integer that the engine would read, None when there is none."""
+    value = _scalar(raw)
+    if isinstance(value, str):
+        value = _number_in(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return int(value) if isinstance(value, int) else None
+
+
+def is_true(raw: Raw) -> bool:
+    """Whether the engine would read the value as true."""
+    value = _scalar(raw)
+    return value.lower() in _TRUE_WORDS if isinstance(value, str) else value == 1
+
+
+def text(raw: Raw) -> str | None:
+    """The string, None when it is none, or absurdly long."""
+    value = _scalar(raw)
+    return value if isinstance(value, str) else None
+
+
+def _first_item(raw: Raw) -> bytes | None:
+    """The first byte after the bracket of a list (of an empty one, the other bracket)."""
+    found = _FIRST_ITEM.match(raw)
+    return found[1] if found else None
+
+
+def _scalar(raw: Raw) -> object:
+    """A string, number or boolean; None for anything else and for what is absurdly long."""
+    if not 0 < len(raw) <= _LONGEST_SCALAR or _OPENING.match(raw):
+        return None
+    try:
+        return json.loads(bytes(raw))
+    except ValueError:  # more digits than Python reads, or bytes that are no text
+        return None
+
+
+def _number_in(value: str) -> int | float | None:
+    try:
+        return int(value)
+    except ValueError:
+        pass
+    try:
+        return float(value)
+    except ValueError:
+        return None

@@ -1,0 +1,221 @@
+"""What admission needs to know about a request body: how many seats it takes, and a few facts.
+
+    seats = width x sequences
+
+`width` is how often each prompt is sampled: the larger of `n` and `best_of` (with
+`use_beam_search` the beam is `n` wide). `sequences` is how many prompts or inputs there are. One
+list of token ids is one prompt, and so are all content parts of a conversation; scoring takes one
+sequence for each pair, reranking one for each document. Field names are those of vLLM 0.32.
+
+A body is not judged here: what is wrong in it (a negative `n`, a missing prompt) the engine
+refuses in its own words, and until then it takes one seat. Only what cannot be read as a JSON
+object is refused, and there the engine would answer 400 as well.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.openai_api.counting import (
+    count_entries,
+    count_items,
+    count_prompts,
+    integer,
+    is_true,
+    text,
+)
+from proxy.openai_api.request_fields import (
+    RequestFields,
+    UnreadableBodyError,
+    nested_fields,
+    read_fields,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import msgspec
+
+__all__ = [
+    "LARGE_BODY_BYTES",
+    "MAX_SEATS",
+    "Measured",
+    "RequestShape",
+    "UnreadableBodyError",
+    "measure",
+]
+
+# Bodies above this are measured off the event loop.
+LARGE_BODY_BYTES = 1024 * 1024
+
+# No engine runs so many; vLLM refuses n above 16,384 unless it is told otherwise.
+MAX_SEATS = 1_000_000
+_MOST_TOKENS = 2**31 - 1
+
+
+class RequestShape(enum.Enum):
+    """What a route's body looks like. OPAQUE is never parsed and takes one seat."""
+
+    CHAT = "chat"
+    CHAT_BATCH = "chat_batch"
+    COMPLETIONS = "completions"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+    GENERATE = "generate"
+    GENERATIVE_SCORING = "generative_scoring"
+    SYSTEMONE = "systemone"
+    EMBEDDINGS = "embeddings"
+    EMBED_V2 = "embed_v2"
+    POOLING = "pooling"
+    CLASSIFY = "classify"
+    SCORE = "score"
+    RERANK = "rerank"
+    INVOCATIONS = "invocations"
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Facts about one request. `seats` is at least 1 and at most MAX_SEATS.
+
+    `prompt_bytes` is the JSON length of the fields that hold the prompt: a basis for an estimate
+    of its tokens. `max_tokens` is the output the request asks for, for each sequence, and None
+    when it does not say.
+    """
+
+    seats: int
+    stream: bool = False
+    prompt_bytes: int = 0
+    max_tokens: int | None = None
+    model: str | None = None
+
+
+_UNREAD = Measured(seats=1)
+
+
+def measure(shape: RequestShape, content_type: bytes, body: bytes) -> Measured:
+    """Measures a body; `content_type` is the header's value, b"" when there was none.
+
+    Raises UnreadableBodyError when a JSON body is not one JSON object. A body of another type
+    (multipart audio, a form) is not looked at.
+    """
+    if shape is RequestShape.OPAQUE or not _is_json(content_type):
+        return _UNREAD
+    return _measure_fields(shape, read_fields(body))
+
+
+def _is_json(content_type: bytes) -> bool:
+    """Whether some version of the engine would read the body as JSON: a missing type counts."""
+    media_type = content_type.partition(b";")[0].strip().lower()
+    return media_type in (b"application/json", b"") or media_type.endswith(b"+json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How one shape is counted: which fields hold the prompt, how many sequences they make, and
+    whether each is sampled `n` times."""
+
+    prompt: tuple[str, ...]
+    sequences: Callable[[RequestFields], int] = lambda _fields: 1
+    sampled: bool = False
+
+
+def _measure_fields(shape: RequestShape, fields: RequestFields) -> Measured:
+    rule = _RULES[shape]
+    sampling = fields
+    if shape is RequestShape.GENERATE:
+        sampling = nested_fields(fields.sampling_params)
+    width = _width(sampling) if rule.sampled else 1
+    return Measured(
+        seats=min(width * max(rule.sequences(fields), 1), MAX_SEATS),
+        stream=is_true(fields.stream),
+        prompt_bytes=sum(len(getattr(fields, name)) for name in rule.prompt),
+        max_tokens=_max_tokens(sampling),
+        model=text(fields.model),
+    )
+
+
+def _width(sampling: RequestFields) -> int:
+    """How often each prompt is sampled; what no engine would run counts as 1."""
+    return max(_sane_width(sampling.n), _sane_width(sampling.best_of))
+
+
+def _sane_width(raw: msgspec.Raw) -> int:
+    width = integer(raw) if raw else 1
+    return width if width is not None and 1 <= width <= MAX_SEATS else 1
+
+
+def _max_tokens(sampling: RequestFields) -> int | None:
+    for raw in (sampling.max_completion_tokens, sampling.max_output_tokens, sampling.max_tokens):
+        tokens = integer(raw)
+        if tokens is not None and 0 <= tokens <= _MOST_TOKENS:
+            return tokens
+    return None
+
+
+def _completion_prompts(fields: RequestFields) -> int:
+    return count_prompts(fields.prompt) + count_prompts(fields.prompt_embeds)
+
+
+def _pooling_inputs(fields: RequestFields) -> int:
+    return max(count_prompts(fields.input), count_prompts(fields.messages))
+
+
+def _embed_v2_inputs(fields: RequestFields) -> int:
+    return max(map(count_items, (fields.texts, fields.images, fields.inputs)))
+
+
+def _pairs(fields: RequestFields) -> int:
+    """A query meets every document, or n queries meet n documents; older names are synonyms."""
+    sides = (
+        fields.queries, fields.documents, fields.items,
+        fields.data_1, fields.data_2, fields.text_1, fields.text_2,
+    )  # fmt: skip
+    return max(map(count_items, sides))
+
+
+def _documents(fields: RequestFields) -> int:
+    return count_items(fields.documents)
+
+
+def _anything(fields: RequestFields) -> int:
+    """The engine tries its request types in turn; whichever fits runs no more than the most."""
+    return max(_completion_prompts(fields), _pooling_inputs(fields), _pairs(fields))
+
+
+_QUERY_AND_DOCUMENTS = (
+    "query",
+    "queries",
+    "documents",
+    "items",
+    "data_1",
+    "data_2",
+    "text_1",
+    "text_2",
+)
+
+_RULES: Mapping[RequestShape, _Rule] = {
+    RequestShape.CHAT: _Rule(("messages",), sampled=True),
+    RequestShape.CHAT_BATCH: _Rule(
+        ("messages",), lambda f: count_prompts(f.messages), sampled=True
+    ),
+    RequestShape.COMPLETIONS: _Rule(("prompt", "prompt_embeds"), _completion_prompts, sampled=True),
+    RequestShape.RESPONSES: _Rule(("input",)),
+    RequestShape.MESSAGES: _Rule(("messages",)),
+    RequestShape.GENERATE: _Rule(("token_ids",), sampled=True),
+    RequestShape.GENERATIVE_SCORING: _Rule(("query", "items"), lambda f: count_items(f.items)),
+    RequestShape.SYSTEMONE: _Rule(("state", "questions"), lambda f: count_entries(f.questions)),
+    RequestShape.EMBEDDINGS: _Rule(("input", "messages"), _pooling_inputs),
+    RequestShape.EMBED_V2: _Rule(("texts", "images", "inputs"), _embed_v2_inputs),
+    RequestShape.POOLING: _Rule(("input", "messages"), _pooling_inputs),
+    RequestShape.CLASSIFY: _Rule(("input", "messages"), _pooling_inputs),
+    RequestShape.SCORE: _Rule(_QUERY_AND_DOCUMENTS, _pairs),
+    RequestShape.RERANK: _Rule(_QUERY_AND_DOCUMENTS, _documents),
+    RequestShape.INVOCATIONS: _Rule(
+        ("messages", "prompt", "prompt_embeds", "input", *_QUERY_AND_DOCUMENTS),
+        _anything,
+        sampled=True,
+    ),
+}
