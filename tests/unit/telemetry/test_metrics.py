@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy import __version__
+from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
+from proxy.admission.permit import Ending, Permit
+from proxy.admission.request import AdmissionRequest
+from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
+from proxy.telemetry.engine_view import EngineView
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.request_outcome import RequestOutcome
+
+UPSTREAM = "http://engine:8000"
+REQUEST = AdmissionRequest(seats=1, deadline=0.0)
+
+
+@dataclass
+class Gateway:
+    """A Metrics and what it reads from, both in a test's hands."""
+
+    snapshot: AdmissionSnapshot = field(
+        default_factory=lambda: AdmissionSnapshot(
+            (UpstreamSnapshot(UPSTREAM, in_flight=3, limit=8, suspended=False),),
+            queue_depth=5,
+            max_queue_depth=9,
+            draining=False,
+        )
+    )
+    engines: dict[str, EngineView] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(("chat", "models"), lambda: self.snapshot, lambda: self.engines)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.samples().get((name, frozenset(labels.items())))
+
+    def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        text = self.metrics.page()[0].decode()
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def bounds(self, histogram: str) -> set[float]:
+        wanted = f"{histogram}_bucket"
+        return {float(dict(labels)["le"]) for name, labels in self.samples() if name == wanted}
+
+
+def facts(reason: Reason, time_in_queue_s: float = 0.0) -> RefusalFacts:
+    return RefusalFacts(
+        reason=reason,
+        seats=1,
+        in_flight=8,
+        limit=8,
+        queue_depth=9,
+        max_queue_depth=9,
+        time_in_queue_s=time_in_queue_s,
+        expected_wait_s=1.0,
+    )
+
+
+def permit(time_in_queue_s: float) -> Permit:
+    return Permit(REQUEST, UPSTREAM, 1, time_in_queue_s, lambda _permit, _ending: None)
+
+
+def test_gauges_are_read_when_the_page_is_asked_for() -> None:
+    gateway = Gateway()
+    assert gateway.value("sluice_in_flight", upstream=UPSTREAM) == 3
+    gateway.snapshot = AdmissionSnapshot(
+        (UpstreamSnapshot(UPSTREAM, in_flight=7, limit=8, suspended=False),), 1, 9, draining=True
+    )
+    assert gateway.value("sluice_in_flight", upstream=UPSTREAM) == 7
+    assert gateway.value("sluice_concurrency_limit", upstream=UPSTREAM) == 8
+    assert gateway.value("sluice_queue_depth") == 1
+    assert gateway.value("sluice_max_queue_depth") == 9
+    assert gateway.value("sluice_draining") == 1
+    assert gateway.value("sluice_binding_limit", which="max_in_flight") == 1
+
+
+def test_what_is_unknown_about_an_engine_is_absent_never_zero() -> None:
+    gateway = Gateway()
+    gateway.engines[UPSTREAM] = EngineView(up=False)
+    assert gateway.value("sluice_upstream_up", upstream=UPSTREAM) == 0
+    for name in (
+        "sluice_upstream_stalled",
+        "sluice_upstream_metrics_age_seconds",
+        "sluice_engine_running",
+        "sluice_engine_waiting",
+        "sluice_engine_kv_cache_usage",
+    ):
+        assert gateway.value(name, upstream=UPSTREAM) is None
+
+
+def test_what_is_known_about_an_engine_is_exported_zero_included() -> None:
+    gateway = Gateway()
+    gateway.engines[UPSTREAM] = EngineView(
+        up=True, stalled=False, running=0, waiting=4, kv_cache_usage=0.5, metrics_age_s=1.5
+    )
+    assert gateway.value("sluice_upstream_up", upstream=UPSTREAM) == 1
+    assert gateway.value("sluice_upstream_stalled", upstream=UPSTREAM) == 0
+    assert gateway.value("sluice_engine_running", upstream=UPSTREAM) == 0
+    assert gateway.value("sluice_engine_waiting", upstream=UPSTREAM) == 4
+    assert gateway.value("sluice_engine_kv_cache_usage", upstream=UPSTREAM) == 0.5
+    assert gateway.value("sluice_upstream_metrics_age_seconds", upstream=UPSTREAM) == 1.5
+
+
+def test_arrivals_tell_first_attempts_from_retries() -> None:
+    gateway = Gateway()
+    chat, models = gateway.metrics.route("chat"), gateway.metrics.route("models")
+    chat.arrived(attempt_is_retry=False)
+    models.arrived(attempt_is_retry=False)
+    chat.arrived(attempt_is_retry=True)
+    assert gateway.value("sluice_arrivals_total", attempt="first") == 2
+    assert gateway.value("sluice_arrivals_total", attempt="retry") == 1
+
+
+@pytest.mark.parametrize("outcome", RequestOutcome)
+def test_a_request_is_counted_once_under_its_outcome(outcome: RequestOutcome) -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").finished(outcome, 0.3, None)
+    counted = {
+        other: gateway.value("sluice_requests_total", route="chat", outcome=other)
+        for other in RequestOutcome
+    }
+    assert counted == {other: float(other is outcome) for other in RequestOutcome}
+
+
+def test_a_route_is_on_the_page_with_zeros_from_its_first_arrival() -> None:
+    gateway = Gateway()
+    assert gateway.value("sluice_requests_total", route="chat", outcome="ok") is None
+    gateway.metrics.route("chat").arrived(attempt_is_retry=False)
+    assert gateway.value("sluice_requests_total", route="chat", outcome="ok") == 0
+    assert gateway.value("sluice_request_duration_seconds_count", route="chat") == 0
+    assert gateway.value("sluice_requests_total", route="models", outcome="ok") is None
+
+
+def test_the_time_of_a_request_is_observed_to_its_last_byte() -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").finished(RequestOutcome.OK, 40.0, 0.25)
+    assert gateway.value("sluice_request_duration_seconds_sum", route="chat") == 40.0
+    assert gateway.value("sluice_request_duration_seconds_bucket", route="chat", le="60.0") == 1
+    assert gateway.value("sluice_request_duration_seconds_bucket", route="chat", le="30.0") == 0
+    assert gateway.value("sluice_time_to_first_byte_seconds_sum", route="chat") == 0.25
+
+
+@pytest.mark.parametrize("outcome", [RequestOutcome.SHED, RequestOutcome.REJECTED])
+def test_refusals_do_not_make_a_drowning_service_look_fast(outcome: RequestOutcome) -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").finished(outcome, 0.001, 0.001)
+    assert gateway.value("sluice_request_duration_seconds_count", route="chat") == 0
+    assert gateway.value("sluice_time_to_first_byte_seconds_count", route="chat") == 0
+
+
+def test_a_request_without_a_first_byte_has_no_time_to_it() -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").finished(RequestOutcome.ABANDONED, 12.0, None)
+    assert gateway.value("sluice_request_duration_seconds_count", route="chat") == 1
+    assert gateway.value("sluice_time_to_first_byte_seconds_count", route="chat") == 0
+
+
+def test_every_shed_reason_is_on_the_page_before_it_happens() -> None:
+    gateway = Gateway()
+    for reason in Reason:
+        assert gateway.value("sluice_shed_total", reason=reason) == 0
+        assert gateway.value("sluice_shadow_shed_total", reason=reason) == 0
+
+
+def test_a_rejection_is_a_shed_and_no_wait() -> None:
+    gateway = Gateway()
+    gateway.metrics.rejected(None, Rejected(facts(Reason.QUEUE_FULL)))
+    assert gateway.value("sluice_shed_total", reason="queue_full") == 1
+    assert gateway.value("sluice_queue_wait_seconds_count", outcome="timeout") == 0
+
+
+def test_a_wait_that_ran_out_is_a_shed_and_a_wait() -> None:
+    gateway = Gateway()
+    gateway.metrics.evicted(REQUEST, Evicted(facts(Reason.QUEUE_TIMEOUT, time_in_queue_s=5.0)))
+    assert gateway.value("sluice_shed_total", reason="queue_timeout") == 1
+    assert gateway.value("sluice_queue_wait_seconds_sum", outcome="timeout") == 5.0
+
+
+@pytest.mark.parametrize("reason", [Reason.DRAINING, Reason.UPSTREAM_UNAVAILABLE])
+def test_a_queue_that_was_cleared_says_nothing_about_waits(reason: Reason) -> None:
+    gateway = Gateway()
+    gateway.metrics.evicted(REQUEST, Evicted(facts(reason, time_in_queue_s=2.0)))
+    assert gateway.value("sluice_shed_total", reason=reason) == 1
+    for outcome in ("admitted", "timeout", "abandoned"):
+        assert gateway.value("sluice_queue_wait_seconds_count", outcome=outcome) == 0
+
+
+def test_waits_are_told_apart_by_how_they_ended() -> None:
+    gateway = Gateway()
+    gateway.metrics.admitted(REQUEST, permit(time_in_queue_s=0.5))
+    gateway.metrics.abandoned(REQUEST, 2.0)
+    assert gateway.value("sluice_queue_wait_seconds_sum", outcome="admitted") == 0.5
+    assert gateway.value("sluice_queue_wait_seconds_sum", outcome="abandoned") == 2.0
+
+
+def test_shadow_mode_counts_apart_from_real_sheds() -> None:
+    gateway = Gateway()
+    gateway.metrics.would_shed(Reason.QUEUE_FULL)
+    assert gateway.value("sluice_shadow_shed_total", reason="queue_full") == 1
+    assert gateway.value("sluice_shed_total", reason="queue_full") == 0
+
+
+def test_a_shed_outside_the_controller_counts_like_any_other() -> None:
+    gateway = Gateway()
+    gateway.metrics.shed(Reason.QUEUE_FULL)
+    assert gateway.value("sluice_shed_total", reason="queue_full") == 1
+
+
+def test_the_end_of_a_permit_changes_no_counter() -> None:
+    gateway = Gateway()
+    before = sluice_samples(gateway)
+    gateway.metrics.released(permit(0.0), Ending.COMPLETE)
+    assert sluice_samples(gateway) == before
+
+
+@pytest.mark.parametrize(
+    "histogram",
+    [
+        "sluice_queue_wait_seconds",
+        "sluice_request_duration_seconds",
+        "sluice_time_to_first_byte_seconds",
+    ],
+)
+def test_buckets_reach_from_a_millisecond_to_ten_minutes(histogram: str) -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").arrived(attempt_is_retry=False)
+    bounds = gateway.bounds(histogram)
+    finite = bounds - {math.inf}
+    assert (min(finite), max(finite), max(bounds)) == (0.001, 600.0, math.inf)
+    assert 0.01 in finite
+
+
+def test_only_declared_routes_can_be_labels() -> None:
+    with pytest.raises(KeyError):
+        Gateway().metrics.route("/v1/../sleep")
+
+
+def test_two_gateways_share_nothing() -> None:
+    one, other = Gateway(), Gateway()
+    one.metrics.shed(Reason.DRAINING)
+    assert other.value("sluice_shed_total", reason="draining") == 0
+
+
+def test_the_page_carries_the_version() -> None:
+    builds = [labels for name, labels in Gateway().samples() if name == "sluice_build_info"]
+    assert [dict(labels)["version"] for labels in builds] == [__version__]
+
+
+def test_the_page_says_what_the_process_itself_uses() -> None:
+    assert (Gateway().value("process_resident_memory_bytes") or 0) > 0
+
+
+def test_the_page_is_openmetrics_for_those_who_ask() -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").finished(RequestOutcome.OK, 0.3, 0.1)
+    page, content_type = gateway.metrics.page("application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    families = list(openmetrics.text_string_to_metric_families(page.decode()))
+    assert "sluice_requests" in {family.name for family in families}
+
+
+def test_the_page_is_plain_text_for_everybody_else() -> None:
+    page, content_type = Gateway().metrics.page("*/*")
+    assert content_type.startswith("text/plain")
+    assert not page.rstrip().endswith(b"# EOF")
+
+
+def sluice_samples(gateway: Gateway) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {key: value for key, value in gateway.samples().items() if key[0].startswith("sluice_")}
