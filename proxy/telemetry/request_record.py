@@ -1,0 +1,36 @@
+"""What is known about a request when it is over: the one input of access log and trace file."""
+
+from __future__ import annotations
+
+import msgspec
+
+from proxy.telemetry.request_outcome import RequestOutcome  # noqa: TC001 - msgspec reads the types
+
+
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One request, from its arrival to its last byte. Times in seconds, sizes in bytes.
+
+    It holds nothing that a client wrote but the request id: no path, no key, no model, no text.
+    `arrived_wall_s` is Unix time, `arrived_at_s` the event loop's clock. `status` is 0 when no
+    answer was begun; `reason` is the code of Sluice's own answer, empty for the engine's.
+    `queue_wait_s` is None for a request that never asked for a seat, `ttfb_s` for one that was
+    sent no byte. A struct, as a frozen dataclass takes five times as long to make (2.9 us).
+    """
+
+    arrived_wall_s: float
+    arrived_at_s: float
+    request_id: str
+    method: str
+    route: str
+    outcome: RequestOutcome
+    status: int
+    duration_s: float
+    queue_wait_s: float | None = None
+    ttfb_s: float | None = None
+    reason: str = ""
+    upstream: str = ""
+    seats: int = 0
+    attempt: int = 0
+    stream: bool = False
+    body_bytes: int = 0
+    response_bytes: int = 0
