@@ -1,0 +1,198 @@
+"""The composition root: settings in, wired application out. The only file that knows every part."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.admission.controller import AdmissionController
+from proxy.admission.limits.fixed import FixedLimit
+from proxy.admission.outcome import Reason
+from proxy.admission.retry_after import draw_retry_after
+from proxy.edge.api_keys import ApiKeys
+from proxy.edge.drain import Drain
+from proxy.edge.engine import Engine, EngineState
+from proxy.edge.gateway import Gateway, GatewayOptions
+from proxy.edge.health import engine_trouble, health_router
+from proxy.edge.intake import Intake
+from proxy.edge.local_apps import admin_app, public_app
+from proxy.edge.records import Records
+from proxy.edge.responder import Responder
+from proxy.edge.routes import RouteTable
+from proxy.telemetry.engine_view import EngineView
+from proxy.telemetry.metrics import Metrics
+from proxy.upstream.address import UpstreamAddress
+from proxy.upstream.header_rules import bearer
+from proxy.upstream.httpx_client import HttpxUpstream
+from proxy.upstream.pool import PooledUpstream
+from proxy.upstream.port import UpstreamTimeouts
+from proxy.vllm.poller import EnginePoller
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.types import ASGIApp
+
+    from proxy.config import Settings
+    from proxy.edge.records import RecordSink
+    from proxy.upstream.port import Upstream
+    from proxy.vllm.poller import EngineStatus
+
+_NOT_ASKED = EngineState(up=None, ready=True, reason="health is not polled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """Everything that runs. `public` and `admin` are ASGI applications."""
+
+    public: Gateway
+    admin: ASGIApp
+    controller: AdmissionController
+    drain: Drain
+    metrics: Metrics
+    engines: dict[str, Engine]
+    pollers: tuple[EnginePoller, ...]
+
+    def start(self) -> None:
+        """Begins to watch the engines. Needs a running event loop."""
+        for poller in self.pollers:
+            poller.start()
+
+    def begin_drain(self) -> None:
+        """From now on nothing new is admitted; those who wait are told at once."""
+        self.drain.begin()
+        self.controller.drain()
+
+    async def stop(self) -> None:
+        """Leaves no task and no connection behind."""
+        for poller in self.pollers:
+            await poller.stop()
+        for engine in self.engines.values():
+            await engine.upstream.aclose()
+
+
+def build(
+    settings: Settings,
+    sinks: Sequence[RecordSink] = (),
+    upstream: Upstream | None = None,
+    *,
+    poll_engines: bool = True,
+) -> Application:
+    """Wires an application; call it in the event loop that will run it.
+
+    `sinks` get a record of every request. `upstream` replaces the HTTP client, as tests in virtual
+    time do; such tests do not poll engines either.
+    """
+    loop = asyncio.get_running_loop()
+    address = UpstreamAddress.parse(settings.upstream_url)
+    name = str(address)
+    key = settings.upstream_api_key.get_secret_value() if settings.upstream_api_key else None
+
+    controller: AdmissionController
+    pollers: tuple[EnginePoller, ...] = ()
+    if poll_engines:
+
+        def on_change(status: EngineStatus) -> None:
+            if status.refuses:
+                controller.suspend(name, Reason.UPSTREAM_UNAVAILABLE)
+            else:
+                controller.resume(name)
+
+        pollers = (EnginePoller(name, key, on_change),)
+
+    engine = Engine(
+        name=name,
+        address=address,
+        upstream=upstream or _http_client(settings, address),
+        authorization=bearer(key),
+        state=lambda: _state(pollers[0].status) if pollers else _NOT_ASKED,
+    )
+    engines = {name: engine}
+    routes = RouteTable.build(settings.expose)
+    metrics = Metrics(
+        routes.names(),
+        admission=lambda: controller.snapshot(),  # noqa: PLW0108 - the controller comes after
+        engines=lambda: {name: _view(pollers[0].status)} if pollers else {},
+    )
+    controller = AdmissionController(
+        limits={name: FixedLimit(settings.max_in_flight)},
+        max_queue_depth=settings.max_queue_depth,
+        clock=loop.time,
+        observer=metrics,
+        shadow=settings.shadow,
+    )
+    drain = Drain()
+    health = health_router(engines, drain)
+    rng = random.Random()
+    responder = Responder(
+        overload_status=settings.overload_status,
+        write_timeout_s=settings.write_timeout,
+        retry_after=lambda expected_wait_s: draw_retry_after(expected_wait_s, rng),
+        engine_state=engine_trouble(engines),
+        draining=lambda: drain.begun,
+    )
+    public = Gateway(
+        options=GatewayOptions(
+            queue_timeout_s=settings.queue_timeout,
+            write_timeout_s=settings.write_timeout,
+            max_seats_per_request=settings.max_seats_per_request,
+        ),
+        local_app=public_app(health),
+        routes=routes,
+        keys=ApiKeys({who: key.get_secret_value() for who, key in settings.client_keys.items()}),
+        intake=_intake(settings),
+        controller=controller,
+        engines=engines,
+        drain=drain,
+        responder=responder,
+        records=Records(metrics, routes.names(), sinks, time.time),
+        loop=loop,
+    )
+    return Application(
+        public=public,
+        admin=admin_app(health, metrics),
+        controller=controller,
+        drain=drain,
+        metrics=metrics,
+        engines=engines,
+        pollers=pollers,
+    )
+
+
+def _http_client(settings: Settings, address: UpstreamAddress) -> Upstream:
+    timeouts = UpstreamTimeouts(
+        connect_s=settings.connect_timeout,
+        first_byte_s=settings.first_byte_timeout,
+        idle_s=settings.idle_timeout,
+        total_s=settings.total_timeout,
+    )
+    if settings.upstream_client == "httpx":
+        return HttpxUpstream(address, timeouts)
+    return PooledUpstream(address, timeouts)
+
+
+def _intake(settings: Settings) -> Intake:
+    places = settings.max_in_flight + settings.max_queue_depth
+    return Intake(
+        max_body_bytes=settings.max_body_bytes,
+        body_timeout_s=settings.body_timeout,
+        max_buffered_bytes=places * settings.max_body_bytes,
+    )
+
+
+def _state(status: EngineStatus) -> EngineState:
+    return EngineState(up=status.up, ready=status.ready, reason=status.reason)
+
+
+def _view(status: EngineStatus) -> EngineView:
+    metrics = status.metrics
+    return EngineView(
+        up=status.up,
+        running=metrics.running if metrics else None,
+        waiting=metrics.waiting if metrics else None,
+        kv_cache_usage=metrics.kv_cache_usage if metrics else None,
+        metrics_age_s=status.metrics_age_s,
+    )

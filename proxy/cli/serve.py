@@ -1,0 +1,178 @@
+"""`sluice serve`: the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import sys
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import click
+import uvloop
+
+from proxy import __version__
+from proxy.app import build
+from proxy.cli.beside import simulated_engine_beside
+from proxy.cli.settings_options import settings_options
+from proxy.config import Settings, load_settings, settings_table
+from proxy.edge.server import Address, BindError, Server, bind
+from proxy.telemetry.access_log import AccessLog
+from proxy.telemetry.line_writer import LineWriter
+from proxy.telemetry.log_format import LogFormat
+from proxy.telemetry.logging_setup import configure_logging
+from proxy.telemetry.trace_file import TraceFile
+
+if TYPE_CHECKING:
+    import socket
+
+    from proxy.edge.records import RecordSink
+
+_log = logging.getLogger("sluice.serve")
+
+_SIMULATED_MAX_NUM_SEQS = 64
+# Descriptors besides connections: listeners, log and trace files, the event loop's own.
+_SPARE_DESCRIPTORS = 64
+
+
+@click.command()
+@settings_options(
+    "upstream_urls",
+    "upstream_client",
+    "host",
+    "port",
+    "admin_host",
+    "admin_port",
+    "max_num_seqs",
+    "max_in_flight",
+    "max_queue_depth",
+    "queue_timeout",
+    "drain_timeout",
+    "shadow",
+    "trace_file",
+    "log_level",
+    "log_format",
+)
+@click.option(
+    "--upstream",
+    "beside",
+    type=click.Choice(["sim"]),
+    help="Start the simulated engine beside the gateway and serve in front of it.",
+)
+def serve(beside: str | None, overrides: dict[str, Any]) -> None:
+    """Run the gateway in front of a vLLM server.
+
+    Every setting is an environment variable (SLUICE_...); flags beat the environment, which beats
+    a .env file. docs/settings.md lists them all.
+
+    \b
+    Examples:
+      SLUICE_MAX_NUM_SEQS=64 sluice serve --upstream-urls http://127.0.0.1:8000
+      sluice serve --upstream sim --port 9000
+    """
+    with ExitStack() as stack:
+        if beside == "sim":
+            overrides = _in_front_of_simulator(overrides, stack)
+        settings = load_settings(overrides)
+        public = _bind(settings.host, settings.port, "SLUICE_")
+        admin = _bind(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
+        log = stack.enter_context(closing(LineWriter(sys.stderr.fileno(), "stderr", owned=False)))
+        configure_logging(settings.log_level, LogFormat(settings.log_format), log)
+        trace = None
+        if settings.trace_file is not None:
+            trace = stack.enter_context(closing(LineWriter.to_file(settings.trace_file)))
+        _raise_descriptor_limit(settings)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings, (public, admin), log, trace))
+
+
+def _in_front_of_simulator(overrides: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
+    """Starts the engine, and fills in what serving in front of it needs and nobody has set."""
+    wanted = {"max_num_seqs": _SIMULATED_MAX_NUM_SEQS, **overrides}
+    url = stack.enter_context(simulated_engine_beside(int(wanted["max_num_seqs"])))
+    return {**wanted, "upstream_urls": url}
+
+
+def _bind(host: str, port: int, prefix: str) -> socket.socket:
+    try:
+        return bind(Address(host, port, f"{prefix}HOST, {prefix}PORT"))
+    except BindError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _raise_descriptor_limit(settings: Settings) -> None:
+    """Every waiting or running request holds a client's socket, and a running one the engine's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    needed = 2 * settings.max_in_flight + settings.max_queue_depth + _SPARE_DESCRIPTORS
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        _log.warning(
+            "only %d open files are allowed, but %d seats and %d waiting places need %d: "
+            "raise it with 'ulimit -n' or LimitNOFILE=",
+            hard,
+            settings.max_in_flight,
+            settings.max_queue_depth,
+            needed,
+        )
+
+
+async def _serve(
+    settings: Settings,
+    sockets: tuple[socket.socket, socket.socket],
+    log: LineWriter,
+    trace: LineWriter | None,
+) -> None:
+    application = build(settings, _record_sinks(settings, log, trace))
+    server = Server(
+        public=application.public,
+        admin=application.admin,
+        drain=application.drain,
+        begin_drain=application.begin_drain,
+        drain_timeout_s=settings.drain_timeout,
+        head_timeout_s=settings.body_timeout,
+    )
+    try:
+        application.start()
+        await server.run(*sockets, on_ready=lambda: _ready(settings, *sockets))
+    finally:
+        await application.stop()
+
+
+def _record_sinks(
+    settings: Settings, log: LineWriter, trace: LineWriter | None
+) -> list[RecordSink]:
+    sinks: list[RecordSink] = []
+    if settings.log_level in ("debug", "info"):
+        sinks.append(AccessLog(log, LogFormat(settings.log_format)))
+    if trace is not None:
+        sinks.append(TraceFile(trace, asyncio.get_running_loop().time()))
+    return sinks
+
+
+def _ready(settings: Settings, public: socket.socket, admin: socket.socket) -> None:
+    # What exists now lives as long as the process: the collector need not walk it again.
+    gc.collect()
+    gc.freeze()
+    _log.info(
+        "settings: %s",
+        " ".join(f"{row.variable}={row.value}" for row in settings_table(settings) if row.value),
+    )
+    host, port = _reachable(public)
+    admin_host, admin_port = _reachable(admin)
+    click.echo(
+        f"Sluice {__version__} serves http://{host}:{port} in front of {settings.upstream_url}: "
+        f"{settings.max_in_flight} seats, {settings.max_queue_depth} waiting places, "
+        f"{settings.queue_timeout:g} s at most in the queue\n"
+        f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /healthz, /readyz"
+    )
+
+
+def _reachable(bound: socket.socket) -> tuple[str, int]:
+    """The listener's address as one would type it on this machine."""
+    host, port = bound.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # a listener on every interface, shown, not bound, here
+        host = "127.0.0.1"
+    return (f"[{host}]" if ":" in host else host), port

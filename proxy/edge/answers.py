@@ -1,0 +1,87 @@
+"""The answers that Sluice makes itself: one value, one way to send it.
+
+Every one of them is an OpenAI error: JSON with message, type, param and code, an exact
+Content-Length, `x-request-id`, and `x-sluice-reason` with the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.openai_api.errors import error_body
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Send
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+CLOSE = (b"connection", b"close")
+
+# How much of an upload that was refused half-way is read on: closing at once with
+# unread bytes makes the kernel send a reset, which can destroy the answer before it is read.
+_LINGER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAnswer:
+    """An error answer. `close` ends the client's connection after it."""
+
+    status: int
+    type: str
+    code: str
+    message: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    close: bool = False
+
+
+def server_timing(time_in_queue_s: float) -> tuple[bytes, bytes]:
+    """The Server-Timing field that every gated answer has; milliseconds, as its standard says."""
+    return b"server-timing", b"queue;dur=%.1f" % (time_in_queue_s * 1000)
+
+
+class Refusal(Exception):
+    """Carries an OwnAnswer up to where it is sent."""
+
+    def __init__(self, answer: OwnAnswer) -> None:
+        super().__init__(answer.code)
+        self.answer = answer
+
+
+async def send_answer(send: Send, answer: OwnAnswer, extra_headers: RawHeaders) -> None:
+    """Sends head and body, complete."""
+    body = error_body(answer.message, answer.type, answer.code)
+    await send(_head(answer, len(body), extra_headers))
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def send_answer_and_linger(
+    send: Send, receive: Receive, answer: OwnAnswer, extra_headers: RawHeaders
+) -> None:
+    """Sends the whole answer, then reads on a little before the connection is closed.
+
+    The caller bounds the time. A client that never stops uploading is cut off after 1 MiB more.
+    """
+    body = error_body(answer.message, answer.type, answer.code)
+    await send(_head(answer, len(body), extra_headers))
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    drained = 0
+    while drained < _LINGER_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        drained += len(message.get("body", b""))
+        if not message.get("more_body", False):
+            break
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _head(answer: OwnAnswer, length: int, extra_headers: RawHeaders) -> dict[str, object]:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % length),
+        (b"x-sluice-reason", answer.code.encode("ascii")),
+        *answer.headers,
+        *extra_headers,
+    ]
+    return {"type": "http.response.start", "status": answer.status, "headers": headers}

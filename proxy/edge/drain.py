@@ -1,0 +1,53 @@
+"""The end of the process's life: no new requests, running ones finish, then the rest is broken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from proxy.edge.client_watch import Interruption
+
+if TYPE_CHECKING:
+    from proxy.edge.client_watch import ClientWatch
+
+
+class Drain:
+    """Knows the requests that run, and whether the process is leaving."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._running: set[ClientWatch] = set()
+        self._idle = asyncio.Event()
+
+    def enter(self, watch: ClientWatch) -> None:
+        self._running.add(watch)
+
+    def leave(self, watch: ClientWatch) -> None:
+        self._running.discard(watch)
+        if self.begun and not self._running:
+            self._idle.set()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def begin(self) -> None:
+        self.begun = True
+        if not self._running:
+            self._idle.set()
+
+    async def finish(self, timeout_s: float) -> int:
+        """Waits until nothing runs, at most `timeout_s`; then ends the rest.
+
+        Returns how many requests were broken off.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            rest = list(self._running)
+            for watch in rest:
+                watch.interrupt(Interruption.DRAIN_ENDED)
+            await self._idle.wait()
+            return len(rest)
+        return 0

@@ -1,0 +1,36 @@
+"""An engine as the gateway uses it: where it is, how to talk to it, how it is doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.upstream.address import UpstreamAddress
+    from proxy.upstream.port import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """What is known of an engine's health. `up` is None until it has answered once.
+
+    `ready` is what /readyz says; an engine that refuses our key is up, but not ready. `reason`
+    says in words why it is not ready.
+    """
+
+    up: bool | None
+    ready: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`authorization` replaces the client's at the engine; None lets the client's pass."""
+
+    name: str
+    address: UpstreamAddress
+    upstream: Upstream
+    authorization: bytes | None
+    state: Callable[[], EngineState]

@@ -1,0 +1,192 @@
+"""Every refusal and failure, turned into the answer the client gets: docs/errors.md as code.
+
+A message says which limit it was, its value, the measured value and how long the request waited,
+so that whoever reads it in a client's log needs no second place to look.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.admission.outcome import Reason, RefusalFacts
+from proxy.edge.answers import OwnAnswer
+from proxy.upstream.errors import UpstreamError, UpstreamTimeoutError
+
+if TYPE_CHECKING:
+    from proxy.admission.retry_after import RetryAfter
+
+_INVALID = "invalid_request_error"
+_UPSTREAM = "upstream_error"
+
+
+_DRAIN_ENDED = (
+    "This gateway is shutting down and the request did not finish within SLUICE_DRAIN_TIMEOUT."
+)
+
+
+def retry_headers(retry_after: RetryAfter) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"retry-after", b"%d" % retry_after.seconds),
+        (b"retry-after-ms", b"%d" % retry_after.milliseconds),
+    ]
+
+
+def refused(
+    facts: RefusalFacts, overload_status: int, retry_after: RetryAfter, engine_state: str
+) -> OwnAnswer:
+    """The answer to a request that the core turned away or evicted.
+
+    `engine_state` says in words why the engine cannot be used, for the reasons that need it.
+    """
+    headers = retry_headers(retry_after)
+    status, type_ = overload_status, "service_unavailable_error"
+    if facts.reason in (Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED):
+        status = 503
+        headers.append((b"x-should-retry", b"false"))
+    elif facts.reason is Reason.DRAINING:
+        status = 503
+    elif facts.reason is Reason.TENANT_LIMIT:
+        status = 429
+    if status == 429:
+        type_ = "rate_limit_error"
+    return OwnAnswer(
+        status=status,
+        type=type_,
+        code=facts.reason.value,
+        message=_explain(facts, engine_state, retry_after.seconds),
+        headers=tuple(headers),
+        close=facts.reason is Reason.DRAINING,
+    )
+
+
+def _explain(facts: RefusalFacts, engine_state: str, retry_after_s: int) -> str:
+    load = (
+        f"{facts.in_flight} of {facts.limit} seats are taken and "
+        f"{facts.queue_depth} of {facts.max_queue_depth} places in the queue"
+    )
+    waited = f"The request waited {facts.time_in_queue_s:.2f} s"
+    again = f"try again in about {retry_after_s} s."
+    match facts.reason:
+        case Reason.QUEUE_FULL:
+            return f"The engine is busy and the queue is full: {load}. {waited}; {again}"
+        case Reason.QUEUE_TIMEOUT:
+            return f"No seat came free in time: {load}. {waited}, the longest it may; {again}"
+        case Reason.DRAINING:
+            return f"This gateway is shutting down and takes no new requests. {waited}; {again}"
+        case Reason.UPSTREAM_UNAVAILABLE | Reason.UPSTREAM_STALLED:
+            return f"The engine cannot serve requests now: {engine_state}. {waited}; {again}"
+        case _:
+            return f"The request was refused ({facts.reason.value}): {load}. {waited}; {again}"
+
+
+def intake_full(
+    max_buffered_bytes: int, overload_status: int, retry_after: RetryAfter
+) -> OwnAnswer:
+    """Bodies being uploaded hold all the memory they may: a full queue by another measure."""
+    return OwnAnswer(
+        status=overload_status,
+        type="rate_limit_error" if overload_status == 429 else "service_unavailable_error",
+        code=Reason.QUEUE_FULL.value,
+        message=(
+            f"Too many request bodies are being uploaded at once: together they may hold "
+            f"{max_buffered_bytes} bytes (places x SLUICE_MAX_BODY_BYTES). "
+            f"Try again in about {retry_after.seconds} s."
+        ),
+        headers=tuple(retry_headers(retry_after)),
+        close=True,
+    )
+
+
+def drain_ended(retry_after: RetryAfter) -> OwnAnswer:
+    """Admitted, not answered by the engine yet, and the drain timeout is over."""
+    return OwnAnswer(
+        status=503,
+        type="service_unavailable_error",
+        code=Reason.DRAINING.value,
+        message=_DRAIN_ENDED,
+        headers=tuple(retry_headers(retry_after)),
+        close=True,
+    )
+
+
+def upstream_failed(error: UpstreamError) -> OwnAnswer:
+    """The engine broke, or fell silent, before the first byte of its answer."""
+    return OwnAnswer(
+        status=504 if isinstance(error, UpstreamTimeoutError) else 502,
+        type=_UPSTREAM,
+        code=error.code,
+        message=f"The engine did not answer: {error}",
+    )
+
+
+DRAIN_ENDED = OwnAnswer(503, "service_unavailable_error", Reason.DRAINING.value, _DRAIN_ENDED)
+
+INVALID_API_KEY = OwnAnswer(
+    401,
+    _INVALID,
+    "invalid_api_key",
+    "No valid API key was given. Send it as 'Authorization: Bearer <key>'; "
+    "the gateway's keys are set with SLUICE_API_KEYS.",
+    headers=((b"www-authenticate", b"Bearer"),),
+)
+
+UNKNOWN_PATH = OwnAnswer(
+    404,
+    _INVALID,
+    "unknown_path",
+    "This path is not served here. The gateway passes on the OpenAI-compatible routes only; "
+    "others can be let through with SLUICE_EXPOSE.",
+)
+
+INTERNAL_ERROR = OwnAnswer(
+    500,
+    "server_error",
+    "internal_error",
+    "The gateway failed on this request; its log has the details under the request id.",
+    close=True,
+)
+
+
+def method_not_allowed(method: str, allowed: tuple[str, ...]) -> OwnAnswer:
+    return OwnAnswer(
+        405,
+        _INVALID,
+        "method_not_allowed",
+        f"This path takes {', '.join(allowed)}, not {method[:32]}.",
+        headers=((b"allow", ", ".join(allowed).encode("ascii")),),
+    )
+
+
+def body_too_large(max_body_bytes: int) -> OwnAnswer:
+    return OwnAnswer(
+        413,
+        _INVALID,
+        "body_too_large",
+        f"The request body is larger than {max_body_bytes} bytes (SLUICE_MAX_BODY_BYTES).",
+        close=True,
+    )
+
+
+def body_timeout(body_timeout_s: float, received: int) -> OwnAnswer:
+    return OwnAnswer(
+        408,
+        _INVALID,
+        "body_timeout",
+        f"The request body did not arrive within {body_timeout_s:g} s (SLUICE_BODY_TIMEOUT): "
+        f"{received} bytes came.",
+        close=True,
+    )
+
+
+def bad_request(message: str) -> OwnAnswer:
+    return OwnAnswer(400, _INVALID, "bad_request", message)
+
+
+def too_many_sequences(seats: int, max_seats: int) -> OwnAnswer:
+    return OwnAnswer(
+        400,
+        _INVALID,
+        "too_many_sequences",
+        f"The request asks for {seats} sequences at once (n or best_of times the number of "
+        f"prompts); at most {max_seats} are allowed (SLUICE_MAX_SEATS_PER_REQUEST).",
+    )

@@ -1,0 +1,233 @@
+"""The request path, outermost: from a request's head to its last response byte, on one screen.
+
+A pure ASGI callable that wraps the FastAPI application: a router or a middleware in front of it
+would cost a third of the throughput. What is neither forwarded nor refused falls through to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.admission.outcome import Reason
+from proxy.admission.request import AdmissionRequest
+from proxy.edge import error_table
+from proxy.edge.answers import CLOSE, Refusal, server_timing
+from proxy.edge.client_watch import ClientWatch
+from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
+from proxy.edge.request_headers import BadHeaderError, RequestHeaders, read_headers
+from proxy.edge.routes import Access, MethodNotAllowed, Route
+from proxy.edge.visit import Visit
+from proxy.openai_api.measure import UnreadableBodyError, measure
+from proxy.telemetry.request_outcome import RequestOutcome
+from proxy.upstream.errors import UpstreamError
+from proxy.upstream.header_rules import has_field, request_headers, response_headers
+from proxy.upstream.port import UpstreamRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from proxy.admission.controller import AdmissionController
+    from proxy.admission.permit import Permit
+    from proxy.edge.api_keys import ApiKeys
+    from proxy.edge.drain import Drain
+    from proxy.edge.engine import Engine
+    from proxy.edge.intake import Intake
+    from proxy.edge.records import Records
+    from proxy.edge.responder import Responder
+    from proxy.edge.routes import RouteTable
+    from proxy.upstream.port import RawHeaders, UpstreamResponse
+
+LOCAL_PATHS = frozenset({b"/healthz", b"/readyz"})
+"""Served by the wrapped application, without a key: probes have none."""
+
+_ENGINE_FAILED = frozenset({RequestOutcome.UPSTREAM_ERROR, RequestOutcome.UPSTREAM_OVERLOADED})
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """The settings that the request path itself reads. Times in seconds."""
+
+    queue_timeout_s: float
+    write_timeout_s: float
+    max_seats_per_request: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """Decides for every request on the public listener: refuse, serve locally, or forward."""
+
+    options: GatewayOptions
+    local_app: ASGIApp
+    routes: RouteTable
+    keys: ApiKeys
+    intake: Intake
+    controller: AdmissionController
+    engines: Mapping[str, Engine]
+    drain: Drain
+    responder: Responder
+    records: Records
+    loop: asyncio.AbstractEventLoop
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _close_websocket(scope, send)
+        elif scope["raw_path"] in LOCAL_PATHS:
+            await self.local_app(scope, receive, send)
+        else:
+            await self._handle(Visit(scope, receive, send, self.loop))
+
+    async def _handle(self, visit: Visit) -> None:
+        try:
+            try:
+                await self._serve(visit)
+            except Exception as error:  # noqa: BLE001  # the responder answers for every one of them
+                await self.responder.respond(visit, error)
+        finally:
+            self.records.finished(visit, self.loop.time())
+
+    # From the head to the engine ---------------------------------------------------------------
+
+    async def _serve(self, visit: Visit) -> None:
+        self._read_headers(visit)
+        self._authenticate(visit)
+        route = visit.route = self._find_route(visit)
+        if route.access is Access.GATED:
+            self.records.arrived(visit)
+            self._shed_early(visit)
+        async with ClientWatch(visit.receive, self.loop, self.options.write_timeout_s) as watch:
+            self.drain.enter(watch)
+            try:
+                body = await self._read_body(visit)
+                watch.body_received()
+                if route.access is Access.GATED:
+                    async with self.controller.admit(self._measure(visit, route, body)) as permit:
+                        await self._use(permit, visit, body, watch)
+                else:
+                    await self._exchange(visit, next(iter(self.engines)), body, watch)
+            finally:
+                self.drain.leave(watch)
+
+    def _read_headers(self, visit: Visit) -> None:
+        try:
+            visit.headers = read_headers(visit.scope["headers"])
+        except BadHeaderError as error:
+            raise Refusal(error_table.bad_request(str(error))) from None
+
+    def _authenticate(self, visit: Visit) -> None:
+        if self.keys.required:
+            if self.keys.holder(visit.scope["headers"]) is None:
+                raise Refusal(error_table.INVALID_API_KEY)
+            visit.authenticated = True
+
+    def _find_route(self, visit: Visit) -> Route:
+        method, raw_path = visit.scope["method"], visit.scope["raw_path"]
+        match = self.routes.match(method, raw_path)
+        if isinstance(match, MethodNotAllowed) and visit.headers.asks_preflight:
+            match = self.routes.preflight(method) or match
+        if isinstance(match, Route):
+            return match
+        if isinstance(match, MethodNotAllowed):
+            raise Refusal(error_table.method_not_allowed(method, match.allowed))
+        raise Refusal(error_table.UNKNOWN_PATH)
+
+    def _shed_early(self, visit: Visit) -> None:
+        """Refuses before the body is read, so that a burst costs neither memory nor time."""
+        rejection = self.controller.reject_early(may_wait=self._longest_wait_s(visit.headers) > 0)
+        if rejection is not None:
+            raise rejection
+
+    async def _read_body(self, visit: Visit) -> bytes:
+        try:
+            body = await self.intake.read(visit.receive, visit.headers.content_length)
+        except BodyTooLargeError:
+            raise Refusal(error_table.body_too_large(self.intake.max_body_bytes)) from None
+        except BodyTimeoutError as late:
+            answer = error_table.body_timeout(self.intake.body_timeout_s, late.received)
+            raise Refusal(answer) from None
+        except IntakeFullError:
+            raise self.controller.turn_away(Reason.QUEUE_FULL) from None
+        visit.body_read = True
+        visit.request_bytes = len(body)
+        return body
+
+    def _measure(self, visit: Visit, route: Route, body: bytes) -> AdmissionRequest:
+        try:
+            measured = measure(route.shape, visit.headers.content_type, body)
+        except UnreadableBodyError as error:
+            raise Refusal(error_table.bad_request(str(error))) from None
+        most = self.options.max_seats_per_request
+        if most is not None and measured.seats > most:
+            raise Refusal(error_table.too_many_sequences(measured.seats, most))
+        visit.seats, visit.stream = measured.seats, measured.stream
+        return AdmissionRequest(
+            seats=measured.seats,
+            deadline=self.loop.time() + self._longest_wait_s(visit.headers),
+            attempt=visit.headers.attempt,
+        )
+
+    def _longest_wait_s(self, headers: RequestHeaders) -> float:
+        longest = self.options.queue_timeout_s
+        if headers.queue_timeout_s is not None:
+            longest = min(longest, headers.queue_timeout_s)
+        if headers.client_timeout_s is not None:
+            longest = min(longest, headers.client_timeout_s)
+        return longest
+
+    # From the permit to the last byte ----------------------------------------------------------
+
+    async def _use(self, permit: Permit, visit: Visit, body: bytes, watch: ClientWatch) -> None:
+        visit.time_in_queue_s = permit.time_in_queue_s
+        try:
+            await self._exchange(visit, permit.upstream, body, watch)
+        except UpstreamError:
+            permit.drop()
+            raise
+        if visit.outcome in _ENGINE_FAILED:
+            permit.drop()
+        else:
+            permit.complete()
+
+    async def _exchange(self, visit: Visit, upstream: str, body: bytes, watch: ClientWatch) -> None:
+        visit.upstream = upstream
+        engine = self.engines[upstream]
+        async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
+            visit.engine_answered(response.status)
+            await visit.relay.pass_on(response, self._answer_headers(visit, response), watch)
+
+    def _answer_headers(self, visit: Visit, response: UpstreamResponse) -> RawHeaders:
+        headers = response_headers(
+            response.headers, request_id=visit.headers.request_id, status=response.status
+        )
+        if visit.time_in_queue_s is not None:
+            headers.append(server_timing(visit.time_in_queue_s))
+        if response.status == 503 and not has_field(headers, b"retry-after"):
+            headers += self.responder.retry_headers()
+        if self.drain.begun:
+            headers.append(CLOSE)
+        return headers
+
+    def _request(self, visit: Visit, engine: Engine, body: bytes) -> UpstreamRequest:
+        scope = visit.scope
+        return UpstreamRequest(
+            method=scope["method"],
+            target=engine.address.target(scope["raw_path"], scope["query_string"]),
+            headers=request_headers(
+                scope["headers"],
+                authority=engine.address.authority,
+                request_id=visit.headers.request_id,
+                upstream_authorization=engine.authorization,
+                client_is_authenticated=visit.authenticated,
+            ),
+            body=body,
+        )
+
+
+async def _close_websocket(scope: Scope, send: Send) -> None:
+    """uvicorn is told to know no WebSocket; another server may offer one. Nothing is gated there
+    yet, so nothing passes."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": "not served here"})

@@ -1,0 +1,76 @@
+"""Reads a request body, bounded in size, in time, and in what all bodies being read may hold."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.edge.client_watch import Interrupted, Interruption
+
+if TYPE_CHECKING:
+    from starlette.types import Receive
+
+
+class BodyTooLargeError(Exception):
+    """The body is, or says it will be, larger than the limit."""
+
+
+class BodyTimeoutError(Exception):
+    """The body did not come within its time. `received` is in bytes."""
+
+    def __init__(self, received: int) -> None:
+        super().__init__(received)
+        self.received = received
+
+
+class IntakeFullError(Exception):
+    """Bodies being uploaded already hold all the memory that they may."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Bounds for bodies. `max_buffered_bytes` bounds the sum over all bodies still being read.
+
+    A body that is being uploaded holds neither a seat nor a place in the queue, so the number of
+    uploads says nothing about memory; their sum does.
+    """
+
+    max_body_bytes: int
+    body_timeout_s: float
+    max_buffered_bytes: int
+    buffered_bytes: int = 0
+
+    async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
+        """The whole body. `declared_bytes` is its Content-Length, None when it is chunked.
+
+        Raises BodyTooLargeError (for a declared length before reading anything),
+        BodyTimeoutError, IntakeFullError, and Interrupted when the client leaves.
+        """
+        if declared_bytes is not None and declared_bytes > self.max_body_bytes:
+            raise BodyTooLargeError
+        received = 0
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(self.body_timeout_s):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Interrupted(Interruption.CLIENT_GONE)
+                    chunk: bytes = message.get("body", b"")
+                    self._check(received, len(chunk))
+                    received += len(chunk)
+                    self.buffered_bytes += len(chunk)
+                    chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        return chunk if len(chunks) == 1 else b"".join(chunks)
+        except TimeoutError:
+            raise BodyTimeoutError(received) from None
+        finally:
+            self.buffered_bytes -= received
+
+    def _check(self, received: int, more: int) -> None:
+        if received + more > self.max_body_bytes:
+            raise BodyTooLargeError
+        if self.buffered_bytes + more > self.max_buffered_bytes:
+            raise IntakeFullError

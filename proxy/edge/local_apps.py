@@ -1,0 +1,68 @@
+"""The two FastAPI applications: what the public listener serves itself, and the admin listener."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from proxy.edge import error_table
+from proxy.openai_api.errors import error_body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fastapi import APIRouter
+
+    from proxy.edge.answers import OwnAnswer
+    from proxy.telemetry.metrics import Metrics
+
+
+def public_app(health: APIRouter) -> FastAPI:
+    """/healthz and /readyz; the gateway lets nothing else fall through to it."""
+    return _bare_app([health])
+
+
+def admin_app(health: APIRouter, metrics: Metrics) -> FastAPI:
+    """/healthz, /readyz and /metrics."""
+    app = _bare_app([health])
+
+    @app.get("/metrics")
+    async def metrics_page(request: Request) -> Response:
+        page, content_type = metrics.page(request.headers.get("accept", ""))
+        # Set as a header: a media type given to Response would get a second charset.
+        return Response(page, headers={"content-type": content_type})
+
+    return app
+
+
+def _bare_app(routers: Iterable[APIRouter]) -> FastAPI:
+    """No documentation pages, no redirects, and every error in OpenAI form."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    for router in routers:
+        app.include_router(router)
+    app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]  # starlette types it for Exception
+    app.add_exception_handler(Exception, _crash)
+    return app
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 405:
+        allowed = tuple((error.headers or {}).get("Allow", "").split(", "))
+        return _response(error_table.method_not_allowed(request.method, allowed))
+    if error.status_code == 404:
+        return _response(error_table.UNKNOWN_PATH)
+    return _response(error_table.bad_request(str(error.detail)), error.status_code)
+
+
+async def _crash(_request: Request, _error: Exception) -> Response:
+    return _response(error_table.INTERNAL_ERROR)
+
+
+def _response(answer: OwnAnswer, status: int | None = None) -> Response:
+    headers = {name.decode(): value.decode() for name, value in answer.headers}
+    headers["x-sluice-reason"] = answer.code
+    body = error_body(answer.message, answer.type, answer.code)
+    return Response(body, status or answer.status, headers, media_type="application/json")

@@ -1,0 +1,75 @@
+"""Writes down what became of a request: metrics, access log, trace file. Once per request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from proxy.edge.routes import UNKNOWN_ROUTE
+from proxy.telemetry.request_record import RequestRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.edge.visit import Visit
+    from proxy.telemetry.metrics import Metrics, RouteMetrics
+
+
+class RecordSink(Protocol):
+    """Takes what is known about a request when it is over. Must neither raise nor block."""
+
+    def write(self, record: RequestRecord) -> None: ...
+
+
+class Records:
+    """`route_names` is the closed set of route labels; `wall_clock` gives Unix time in seconds."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        route_names: Sequence[str],
+        sinks: Sequence[RecordSink],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._routes: dict[str, RouteMetrics] = {name: metrics.route(name) for name in route_names}
+        self._sinks = tuple(sinks)
+        self._wall_clock = wall_clock
+
+    def arrived(self, visit: Visit) -> None:
+        """A gated request is here; counted before anything is decided about it."""
+        self._routes[_route_name(visit)].arrived(visit.headers.attempt > 0)
+
+    def finished(self, visit: Visit, now: float) -> None:
+        """`now` is the loop's clock when the last byte was sent, or nothing more will be."""
+        duration_s = now - visit.arrived_at
+        first_byte_at = visit.relay.first_byte_at
+        ttfb_s = None if first_byte_at is None else first_byte_at - visit.arrived_at
+        self._routes[_route_name(visit)].finished(visit.outcome, duration_s, ttfb_s)
+        if self._sinks:
+            record = self._record(visit, duration_s, ttfb_s)
+            for sink in self._sinks:
+                sink.write(record)
+
+    def _record(self, visit: Visit, duration_s: float, ttfb_s: float | None) -> RequestRecord:
+        return RequestRecord(
+            arrived_wall_s=self._wall_clock() - duration_s,
+            arrived_at_s=visit.arrived_at,
+            request_id=visit.headers.request_id.decode("ascii"),
+            method=visit.scope["method"],
+            route=_route_name(visit),
+            outcome=visit.outcome,
+            status=visit.status,
+            duration_s=duration_s,
+            queue_wait_s=visit.time_in_queue_s,
+            ttfb_s=ttfb_s,
+            reason=visit.reason,
+            upstream=visit.upstream,
+            seats=visit.seats,
+            attempt=visit.headers.attempt,
+            stream=visit.stream,
+            body_bytes=visit.request_bytes,
+            response_bytes=visit.relay.body_bytes,
+        )
+
+
+def _route_name(visit: Visit) -> str:
+    return UNKNOWN_ROUTE if visit.route is None else visit.route.name

@@ -1,0 +1,153 @@
+"""Passes the engine's answer on to the client, chunk for chunk, and makes a failure look like one.
+
+Backpressure goes through: the next chunk is read from the engine once the server has taken this
+one, and the engine's connection stops reading while nobody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from proxy.edge.connection import CONNECTION_EXTENSION
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from proxy.edge.client_watch import ClientWatch
+    from proxy.edge.connection import ClientConnection
+    from proxy.upstream.port import UpstreamResponse
+
+_BODYLESS_STATUSES = frozenset({204, 304})
+
+
+class BrokenConnection(Exception):
+    """Raised out of the application where a server gives no other way to break an answer off."""
+
+
+class Relay:
+    """One answer on its way to the client. Counts what passed, for the records."""
+
+    __slots__ = (
+        "_clock",
+        "_closing",
+        "_scope",
+        "_send",
+        "body_bytes",
+        "first_byte_at",
+        "speaks_sse",
+        "started",
+    )
+
+    def __init__(self, scope: Scope, send: Send, clock: asyncio.AbstractEventLoop) -> None:
+        self._scope = scope
+        self._send = send
+        self._clock = clock
+        self._closing: ClientConnection | None = None  # its end will be the body's end
+        self.started = False
+        self.speaks_sse = False
+        """Whether an event may be added to the body: plain SSE whose length nobody announced."""
+        self.body_bytes = 0
+        self.first_byte_at: float | None = None
+
+    async def pass_on(
+        self,
+        response: UpstreamResponse,
+        headers: list[tuple[bytes, bytes]],
+        watch: ClientWatch,
+    ) -> None:
+        """Sends head and body. `headers` are final; a Content-Length among them is the engine's.
+
+        Raises UpstreamError from the engine's side; what is sent by then stays sent.
+        """
+        left = self._body_length(response.status, headers)
+        if left is None and self._scope["http_version"] == "1.0":
+            self._end_body_by_closing()
+        self.speaks_sse = left is None and _is_plain_sse(headers)
+        self.started = True
+        await self._send_event(
+            {"type": "http.response.start", "status": response.status, "headers": headers}, watch
+        )
+        more_body = left != 0
+        while more_body:
+            chunk = await response.read()
+            if self.first_byte_at is None:
+                self.first_byte_at = self._clock.time()
+            self.body_bytes += len(chunk)
+            if left is not None:
+                left -= len(chunk)
+            # A body with a length is over with its last byte; saying so at once saves a read.
+            more_body = left > 0 if left is not None else bool(chunk)
+            if not more_body and self._closing is not None:
+                self._closing.body_complete()
+            await self._send_event(
+                {"type": "http.response.body", "body": chunk, "more_body": more_body}, watch
+            )
+        if left == 0 and not self.body_bytes:
+            await self._send_event({"type": "http.response.body", "body": b""}, watch)
+
+    def _body_length(self, status: int, headers: list[tuple[bytes, bytes]]) -> int | None:
+        """Bytes to come, None when only the end tells."""
+        if self._scope["method"] == "HEAD" or status in _BODYLESS_STATUSES:
+            return 0
+        for name, value in headers:
+            if name.lower() == b"content-length":
+                return int(value)
+        return None
+
+    def _end_body_by_closing(self) -> None:
+        # uvicorn would send chunks, which an HTTP/1.0 client cannot read.
+        self._closing = _connection(self._scope)
+        if self._closing is not None:
+            self._closing.end_body_by_closing()
+
+    async def _send_event(self, event: dict[str, object], watch: ClientWatch) -> None:
+        watch.sending_since = self._clock.time()
+        await self._send(event)
+        watch.sending_since = None
+
+    def abort(self) -> None:
+        """Drops a client that does not read or does not stop sending."""
+        connection = _connection(self._scope)
+        if connection is not None:
+            connection.abort()
+
+    async def break_off(self, receive: Receive, last_words: bytes, timeout_s: float) -> None:
+        """Ends a started answer so that it is not complete on the wire.
+
+        `last_words` (an SSE error event, or nothing) are sent first. Waits until the connection is
+        gone, at most `timeout_s`, so that the server has nothing left to say about the request.
+        """
+        connection = _connection(self._scope)
+        if connection is None:
+            raise BrokenConnection
+        try:
+            async with asyncio.timeout(timeout_s):
+                if last_words:
+                    await self._send(
+                        {"type": "http.response.body", "body": last_words, "more_body": True}
+                    )
+                if self._closing is not None:
+                    connection.abort()
+                else:
+                    connection.close()
+                await _disconnected(receive)
+        except TimeoutError:
+            connection.abort()
+            await _disconnected(receive)
+
+
+def _is_plain_sse(headers: list[tuple[bytes, bytes]]) -> bool:
+    types = [value for name, value in headers if name.lower() == b"content-type"]
+    encoded = any(name.lower() == b"content-encoding" for name, _ in headers)
+    return bool(types) and types[0].lower().startswith(b"text/event-stream") and not encoded
+
+
+def _connection(scope: Scope) -> ClientConnection | None:
+    connection: ClientConnection | None = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+    return connection
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

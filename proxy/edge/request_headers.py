@@ -1,0 +1,108 @@
+"""What the gateway itself reads from a request's headers, on raw bytes."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+_LONGEST_REQUEST_ID = 128
+_PRINTABLE = frozenset(range(0x20, 0x7F))
+
+
+class BadHeaderError(ValueError):
+    """A header meant for the gateway is malformed; the message names it and the rule."""
+
+
+@dataclass(slots=True)
+class RequestHeaders:
+    """The few headers that matter here. Times in seconds, None when absent."""
+
+    request_id: bytes
+    content_type: bytes = b""
+    content_length: int | None = None
+    queue_timeout_s: float | None = None
+    client_timeout_s: float | None = None
+    attempt: int = 0
+    expects_continue: bool = False
+    asks_preflight: bool = False
+
+
+def read_headers(headers: RawHeaders) -> RequestHeaders:
+    """One pass over the raw pairs (names in lower case).
+
+    Raises BadHeaderError for a bad `x-sluice-*` header. The SDKs' own headers are hints: a bad
+    value there counts as absent.
+    """
+    found = RequestHeaders(b"")
+    for name, value in headers:
+        if name in _INTERESTING:
+            _READERS[name](found, value)
+    if not found.request_id:
+        found.request_id = b"%032x" % random.getrandbits(128)
+    return found
+
+
+def _read_request_id(found: RequestHeaders, value: bytes) -> None:
+    if not found.request_id and len(value) <= _LONGEST_REQUEST_ID and _PRINTABLE.issuperset(value):
+        found.request_id = value
+
+
+def _read_content_type(found: RequestHeaders, value: bytes) -> None:
+    found.content_type = value
+
+
+def _read_content_length(found: RequestHeaders, value: bytes) -> None:
+    # The server's parser has refused anything that is not one plain number.
+    found.content_length = int(value) if value.isdigit() else None
+
+
+def _read_queue_timeout(found: RequestHeaders, value: bytes) -> None:
+    seconds = _seconds(value)
+    if seconds is None or seconds < 0:
+        raise BadHeaderError("x-sluice-queue-timeout must be a number of seconds, 0 or more")
+    found.queue_timeout_s = seconds
+
+
+def _read_client_timeout(found: RequestHeaders, value: bytes) -> None:
+    seconds = _seconds(value)
+    if seconds is not None and seconds > 0:
+        current = found.client_timeout_s
+        found.client_timeout_s = seconds if current is None else min(seconds, current)
+
+
+def _read_retry_count(found: RequestHeaders, value: bytes) -> None:
+    if value.isdigit() and len(value) <= 4:
+        found.attempt = int(value)
+
+
+def _read_expect(found: RequestHeaders, value: bytes) -> None:
+    found.expects_continue = value.lower() == b"100-continue"
+
+
+def _read_preflight(found: RequestHeaders, _value: bytes) -> None:
+    found.asks_preflight = True
+
+
+def _seconds(value: bytes) -> float | None:
+    try:
+        seconds = float(value)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+_READERS = {
+    b"x-request-id": _read_request_id,
+    b"content-type": _read_content_type,
+    b"content-length": _read_content_length,
+    b"x-sluice-queue-timeout": _read_queue_timeout,
+    b"x-stainless-read-timeout": _read_client_timeout,
+    b"x-stainless-timeout": _read_client_timeout,
+    b"x-stainless-retry-count": _read_retry_count,
+    b"expect": _read_expect,
+    b"access-control-request-method": _read_preflight,
+}
+_INTERESTING = frozenset(_READERS)

@@ -1,0 +1,157 @@
+"""Gives every request that the engine did not answer its own answer, or its honest break."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from proxy.admission.outcome import Refused
+from proxy.edge import error_table
+from proxy.edge.answers import (
+    CLOSE,
+    OwnAnswer,
+    Refusal,
+    send_answer,
+    send_answer_and_linger,
+    server_timing,
+)
+from proxy.edge.client_watch import Interrupted, Interruption
+from proxy.edge.routes import Access
+from proxy.openai_api.sse import error_event
+from proxy.telemetry.request_outcome import RequestOutcome
+from proxy.upstream.errors import UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.admission.retry_after import RetryAfter
+    from proxy.edge.visit import Visit
+
+_log = logging.getLogger("sluice.gateway")
+
+# After a refused upload: time for the client to read the answer before the connection goes.
+_LINGER_S = 2.0
+
+
+class Responder:
+    """`retry_after` gives a fresh, jittered value for an expected wait in seconds;
+    `engine_state` says in words why the engine cannot be used; `draining` whether we are leaving.
+    """
+
+    def __init__(
+        self,
+        *,
+        overload_status: int,
+        write_timeout_s: float,
+        retry_after: Callable[[float], RetryAfter],
+        engine_state: Callable[[], str],
+        draining: Callable[[], bool],
+    ) -> None:
+        self._overload_status = overload_status
+        self._write_timeout_s = write_timeout_s
+        self._retry_after = retry_after
+        self._engine_state = engine_state
+        self._draining = draining
+
+    def retry_headers(self, expected_wait_s: float = 0.0) -> list[tuple[bytes, bytes]]:
+        """Retry-After in both units, jittered."""
+        return error_table.retry_headers(self._retry_after(expected_wait_s))
+
+    async def respond(self, visit: Visit, error: Exception) -> None:
+        """Answers for whatever ended the request's way. Any exception may come here."""
+        match error:
+            case Refusal():
+                await self._answer(visit, error.answer, RequestOutcome.REJECTED)
+            case Refused():
+                await self._refuse(visit, error)
+            case UpstreamError():
+                await self._engine_failed(visit, error)
+            case Interrupted():
+                await self._interrupted(visit, error.interruption)
+            case _:
+                await self._crashed(visit, error)
+
+    async def _refuse(self, visit: Visit, refused: Refused) -> None:
+        facts = refused.facts
+        if visit.time_in_queue_s is None:
+            visit.time_in_queue_s = facts.time_in_queue_s
+        answer = error_table.refused(
+            facts,
+            self._overload_status,
+            self._retry_after(facts.expected_wait_s),
+            self._engine_state(),
+        )
+        await self._answer(visit, answer, RequestOutcome.SHED)
+
+    async def _engine_failed(self, visit: Visit, error: UpstreamError) -> None:
+        answer = error_table.upstream_failed(error)
+        _log.warning(
+            "engine failed: %s (request %s, %s)",
+            error,
+            visit.headers.request_id.decode("ascii"),
+            "answer broken off" if visit.relay.started else f"answered {answer.status}",
+        )
+        if visit.relay.started:
+            visit.outcome = RequestOutcome.UPSTREAM_ERROR
+            await self._break_off(visit, answer)
+        else:
+            await self._answer(visit, answer, RequestOutcome.UPSTREAM_ERROR)
+
+    async def _interrupted(self, visit: Visit, interruption: Interruption) -> None:
+        if interruption is Interruption.DRAIN_ENDED:
+            if visit.relay.started:
+                visit.outcome = RequestOutcome.SHED
+                await self._break_off(visit, error_table.DRAIN_ENDED)
+            else:
+                answer = error_table.drain_ended(self._retry_after(0.0))
+                await self._answer(visit, answer, RequestOutcome.SHED)
+            return
+        visit.outcome = RequestOutcome.ABANDONED
+        if interruption is Interruption.CLIENT_STALLED:
+            visit.relay.abort()
+
+    async def _crashed(self, visit: Visit, error: Exception) -> None:
+        _log.error(
+            "request %s failed inside the gateway",
+            visit.headers.request_id.decode("ascii"),
+            exc_info=error,
+        )
+        if visit.relay.started:
+            visit.outcome = RequestOutcome.UPSTREAM_ERROR
+            await self._break_off(visit, error_table.INTERNAL_ERROR)
+        else:
+            await self._answer(visit, error_table.INTERNAL_ERROR, RequestOutcome.UPSTREAM_ERROR)
+
+    async def _break_off(self, visit: Visit, answer: OwnAnswer) -> None:
+        visit.reason = answer.code
+        last_words = b""
+        if visit.relay.speaks_sse:
+            last_words = error_event(answer.message, answer.type, answer.code)
+        await visit.relay.break_off(visit.receive, last_words, self._write_timeout_s)
+
+    async def _answer(self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome) -> None:
+        visit.status = answer.status
+        visit.outcome = outcome
+        visit.reason = answer.code
+        headers = [(b"x-request-id", visit.headers.request_id)]
+        if visit.route is not None and visit.route.access is Access.GATED:
+            headers.append(server_timing(visit.time_in_queue_s or 0.0))
+        # After a refused `Expect: 100-continue` nobody can tell whether the body still comes, and
+        # so where the next request begins.
+        asked_first = visit.headers.expects_continue and not visit.body_read
+        if not (answer.close or asked_first or self._draining()):
+            await send_answer(visit.send, answer, headers)
+        elif visit.body_read:
+            await send_answer(visit.send, answer, [*headers, CLOSE])
+        else:
+            await self._answer_and_linger(visit, answer, [*headers, CLOSE])
+
+    async def _answer_and_linger(
+        self, visit: Visit, answer: OwnAnswer, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                await send_answer_and_linger(visit.send, visit.receive, answer, headers)
+        except TimeoutError:
+            visit.relay.abort()

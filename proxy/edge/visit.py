@@ -1,0 +1,78 @@
+"""One request's way through the gateway: what it was, what became of it, for the records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.edge.relay import Relay
+from proxy.edge.request_headers import RequestHeaders
+from proxy.telemetry.request_outcome import RequestOutcome
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from starlette.types import Receive, Scope, Send
+
+    from proxy.edge.routes import Route
+
+
+class Visit:
+    """Mutable on purpose: every stage writes down what it learned. Times on the loop's clock.
+
+    The outcome starts as abandoned, which is what it is when the task is cancelled from outside
+    before any stage has said otherwise.
+    """
+
+    __slots__ = (
+        "arrived_at",
+        "authenticated",
+        "body_read",
+        "headers",
+        "outcome",
+        "reason",
+        "receive",
+        "relay",
+        "request_bytes",
+        "route",
+        "scope",
+        "seats",
+        "send",
+        "status",
+        "stream",
+        "time_in_queue_s",
+        "upstream",
+    )
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.arrived_at = loop.time()
+        self.relay = Relay(scope, send, loop)
+        self.headers = RequestHeaders(b"")
+        self.route: Route | None = None
+        self.authenticated = False
+        self.body_read = False
+        self.outcome = RequestOutcome.ABANDONED
+        self.status = 0
+        self.reason = ""
+        self.seats = 0
+        self.stream = False
+        self.request_bytes = 0
+        self.time_in_queue_s: float | None = None
+        self.upstream = ""
+
+    def engine_answered(self, status: int) -> None:
+        """The outcome by the engine's status; a body that breaks off later overrules it."""
+        self.status = status
+        self.outcome = _outcome_of(status)
+
+
+def _outcome_of(status: int) -> RequestOutcome:
+    if status < 400:
+        return RequestOutcome.OK
+    if status in (429, 503):
+        return RequestOutcome.UPSTREAM_OVERLOADED
+    return RequestOutcome.CLIENT_ERROR if status < 500 else RequestOutcome.UPSTREAM_ERROR
