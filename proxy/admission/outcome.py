@@ -21,7 +21,12 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RefusalFacts:
-    """What was measured at the moment of the refusal: seats and places, times in seconds."""
+    """What was measured at the moment of the refusal: seats and places, times in seconds.
+
+    `in_flight` and `limit` are sums over the upstreams that are not suspended. `expected_wait_s`:
+    how long such a request would wait for its turn if it came now and had a place in the queue;
+    math.inf while nothing has been served yet, so that nobody can tell.
+    """
 
     reason: Reason
     seats: int

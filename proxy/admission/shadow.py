@@ -1,0 +1,125 @@
+"""Admits everybody, and finds out who would have been refused.
+
+Each request has a ghost that goes through a real gate, with the real limits, queue and deadlines.
+A ghost holds its seats for as long as its request really ran, but from the moment at which its
+turn comes. So it may still wait, or run, when the request itself has long ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.admission.gate import Gate
+from proxy.admission.ledger import Ledger
+from proxy.admission.outcome import Rejected
+from proxy.admission.permit import Permit
+from proxy.admission.snapshot import AdmissionSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from proxy.admission.outcome import Evicted, Reason
+    from proxy.admission.permit import Ending
+    from proxy.admission.ports import AdmissionObserver, Discipline, Limit
+    from proxy.admission.request import AdmissionRequest
+    from proxy.admission.waiter import Waiter
+
+
+class ShadowGate:
+    """Stands where a Gate stands; refuses only while that is closed, and lets nobody wait."""
+
+    def __init__(
+        self,
+        limits: Mapping[str, Limit],
+        max_queue_depth: int,
+        clock: Callable[[], float],
+        observer: AdmissionObserver,
+        queue: Discipline[Waiter],
+    ) -> None:
+        self._ledger = Ledger(limits)
+        self._clock = clock
+        self._observer = observer
+        self._ghosts = Gate(limits, max_queue_depth, clock, _GhostObserver(observer), queue)
+
+    def decide(self, request: AdmissionRequest) -> Permit | Rejected:
+        ghost = self._ghosts.decide(request)
+        if isinstance(ghost, Rejected):
+            if self._ghosts.closed_by is not None:
+                return self._reject(request, ghost)
+            self._observer.would_shed(ghost.reason)
+        claim = self._ledger.take_regardless(request.seats)
+        permit = Permit(request, claim.upstream, claim.seats, 0.0, partial(self._give_back, ghost))
+        self._observer.admitted(request, permit)
+        return permit
+
+    def reject_early(self, may_wait: bool = True) -> Rejected | None:
+        if self._ghosts.closed_by is None:
+            return None
+        rejection = self._ghosts.reject_early(may_wait)
+        return None if rejection is None else self._reject(None, rejection)
+
+    def drain(self) -> None:
+        self._ghosts.drain()
+
+    def suspend(self, upstream: str, reason: Reason) -> None:
+        self._ledger.suspend(upstream)
+        self._ghosts.suspend(upstream, reason)
+
+    def resume(self, upstream: str) -> None:
+        self._ledger.resume(upstream)
+        self._ghosts.resume(upstream)
+
+    def limit_changed(self) -> None:
+        self._ghosts.limit_changed()
+
+    def snapshot(self) -> AdmissionSnapshot:
+        """What really runs: over the limit, it may be, and nobody waits."""
+        ghosts = self._ghosts.snapshot()
+        return AdmissionSnapshot(
+            self._ledger.snapshot(), 0, ghosts.max_queue_depth, ghosts.draining
+        )
+
+    def _reject(self, request: AdmissionRequest | None, ghost: Rejected) -> Rejected:
+        in_flight = self._ledger.usable_taken
+        rejection = Rejected(replace(ghost.facts, in_flight=in_flight, queue_depth=0))
+        self._observer.rejected(request, rejection)
+        return rejection
+
+    def _give_back(self, ghost: Permit | Waiter | Rejected, permit: Permit, ending: Ending) -> None:
+        self._ledger.give_back(permit.upstream, permit.seats)
+        self._observer.released(permit, ending)
+        if isinstance(ghost, Permit):
+            ghost.complete()
+        elif not isinstance(ghost, Rejected):
+            ghost.add_done_callback(partial(_end_late, self._clock()))
+
+
+def _end_late(request_ended_at: float, ghost: Waiter) -> None:
+    """Ends a ghost as much later than its request as it waited longer."""
+    outcome = ghost.result()
+    if isinstance(outcome, Permit):
+        ends_at = request_ended_at + outcome.time_in_queue_s
+        ghost.get_loop().call_at(ends_at, outcome.complete)
+
+
+class _GhostObserver:
+    """Of all that happens to ghosts only their evictions are news."""
+
+    def __init__(self, observer: AdmissionObserver) -> None:
+        self._observer = observer
+
+    def evicted(self, request: AdmissionRequest, eviction: Evicted) -> None:
+        del request
+        self._observer.would_shed(eviction.reason)
+
+    def admitted(self, request: AdmissionRequest, permit: Permit) -> None: ...
+
+    def rejected(self, request: AdmissionRequest | None, rejection: Rejected) -> None: ...
+
+    def abandoned(self, request: AdmissionRequest, time_in_queue_s: float) -> None: ...
+
+    def released(self, permit: Permit, ending: Ending) -> None: ...
+
+    def would_shed(self, reason: Reason) -> None: ...

@@ -1,0 +1,137 @@
+"""Requests, an observer that remembers, and holders of permits, for tests around the core."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from proxy.admission.controller import AdmissionController
+from proxy.admission.limits.fixed import FixedLimit
+from proxy.admission.outcome import Evicted, Reason, Refused, Rejected
+from proxy.admission.request import AdmissionRequest
+
+if TYPE_CHECKING:
+    from proxy.admission.permit import Ending, Permit
+
+UPSTREAM = "engine"
+
+
+class MovableLimit:
+    """A limit that the test moves by assigning to `seats`."""
+
+    def __init__(self, seats: int) -> None:
+        self.seats = seats
+
+
+class RecordingObserver:
+    """Writes one line an event. A request is called by its tenant.
+
+    `admitted a`, `rejected b queue_full`, `evicted c queue_timeout`, `abandoned d`,
+    `released a complete`, `would_shed queue_full`; a request rejected before its body is `-`.
+    """
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def admitted(self, request: AdmissionRequest, permit: Permit) -> None:
+        assert permit.request is request
+        self.log.append(f"admitted {request.tenant}")
+
+    def rejected(self, request: AdmissionRequest | None, rejection: Rejected) -> None:
+        self.log.append(f"rejected {request.tenant if request else '-'} {rejection.reason}")
+
+    def evicted(self, request: AdmissionRequest, eviction: Evicted) -> None:
+        self.log.append(f"evicted {request.tenant} {eviction.reason}")
+
+    def abandoned(self, request: AdmissionRequest, time_in_queue_s: float) -> None:
+        assert time_in_queue_s >= 0
+        self.log.append(f"abandoned {request.tenant}")
+
+    def released(self, permit: Permit, ending: Ending) -> None:
+        self.log.append(f"released {permit.request.tenant} {ending}")
+
+    def would_shed(self, reason: Reason) -> None:
+        self.log.append(f"would_shed {reason}")
+
+    def of(self, event: str) -> list[str]:
+        """What followed the name of each such event."""
+        return [line.partition(" ")[2] for line in self.log if line.split(" ")[0] == event]
+
+
+class Holder:
+    """A task that asks for a permit and keeps it until finish() or until it is cancelled.
+
+    `permit` and `refusal` are None until then. Call it inside a running loop.
+    """
+
+    def __init__(self, controller: AdmissionController, request: AdmissionRequest) -> None:
+        self.permit: Permit | None = None
+        self.refusal: Refused | None = None
+        self._done = asyncio.Event()
+        self.task = asyncio.create_task(self._hold(controller, request), name=request.tenant)
+
+    async def _hold(self, controller: AdmissionController, request: AdmissionRequest) -> None:
+        try:
+            async with controller.admit(request) as self.permit:
+                await self._done.wait()
+        except Refused as refusal:
+            self.refusal = refusal
+
+    @property
+    def reason(self) -> Reason | None:
+        return self.refusal.reason if self.refusal else None
+
+    def finish(self) -> None:
+        self._done.set()
+
+    def cancel(self) -> None:
+        self.task.cancel()
+
+
+class Desk:
+    """A controller with one upstream on the running loop's clock, its observer and its holders."""
+
+    def __init__(self, limit: int = 1, max_queue_depth: int = 10, *, shadow: bool = False) -> None:
+        self.limit = MovableLimit(limit)
+        self.observer = RecordingObserver()
+        self.loop = asyncio.get_running_loop()
+        self.holders: list[Holder] = []
+        self.controller = AdmissionController(
+            {UPSTREAM: self.limit}, max_queue_depth, self.loop.time, self.observer, shadow=shadow
+        )
+
+    def request(self, name: str, seats: int = 1, wait_s: float = 5.0) -> AdmissionRequest:
+        return AdmissionRequest(seats, self.loop.time() + wait_s, tenant=name)
+
+    async def arrive(self, name: str, seats: int = 1, wait_s: float = 5.0) -> Holder:
+        """A holder whose request has been decided on, or is waiting."""
+        holder = Holder(self.controller, self.request(name, seats, wait_s))
+        self.holders.append(holder)
+        await turns()
+        return holder
+
+    async def close(self) -> None:
+        """Lets everybody go, then checks that nothing stays taken."""
+        for holder in self.holders:
+            holder.cancel()
+        await asyncio.gather(*(holder.task for holder in self.holders), return_exceptions=True)
+        assert self.in_flight == 0
+        assert self.queue_depth == 0
+
+    @property
+    def in_flight(self) -> int:
+        return self.controller.snapshot().in_flight
+
+    @property
+    def queue_depth(self) -> int:
+        return self.controller.snapshot().queue_depth
+
+
+async def turns(count: int = 5) -> None:
+    """Lets tasks that are ready run, on any event loop; no timer is waited for."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def one_upstream(seats: int) -> dict[str, FixedLimit]:
+    return {UPSTREAM: FixedLimit(seats)}
