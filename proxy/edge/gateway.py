@@ -6,7 +6,6 @@ would cost a third of the throughput. What is neither forwarded nor refused fall
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from proxy.upstream.header_rules import has_field, request_headers, response_hea
 from proxy.upstream.port import UpstreamRequest
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping
 
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -149,7 +149,8 @@ class Gateway:
             answer = error_table.body_timeout(self.intake.body_timeout_s, late.received)
             raise Refusal(answer) from None
         except IntakeFullError:
-            raise self.controller.turn_away(Reason.QUEUE_FULL) from None
+            self.records.shed(Reason.QUEUE_FULL)
+            raise
         visit.body_read = True
         visit.request_bytes = len(body)
         return body

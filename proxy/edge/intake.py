@@ -25,7 +25,11 @@ class BodyTimeoutError(Exception):
 
 
 class IntakeFullError(Exception):
-    """Bodies being uploaded already hold all the memory that they may."""
+    """Bodies being uploaded already hold all the memory that they may. `most` is in bytes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
 
 
 @dataclass(slots=True)
@@ -73,4 +77,4 @@ class Intake:
         if received + more > self.max_body_bytes:
             raise BodyTooLargeError
         if self.buffered_bytes + more > self.max_buffered_bytes:
-            raise IntakeFullError
+            raise IntakeFullError(self.max_buffered_bytes)

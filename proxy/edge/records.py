@@ -10,6 +10,7 @@ from proxy.telemetry.request_record import RequestRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.admission.outcome import Reason
     from proxy.edge.visit import Visit
     from proxy.telemetry.metrics import Metrics, RouteMetrics
 
@@ -31,12 +32,17 @@ class Records:
         wall_clock: Callable[[], float],
     ) -> None:
         self._routes: dict[str, RouteMetrics] = {name: metrics.route(name) for name in route_names}
+        self._metrics = metrics
         self._sinks = tuple(sinks)
         self._wall_clock = wall_clock
 
     def arrived(self, visit: Visit) -> None:
         """A gated request is here; counted before anything is decided about it."""
         self._routes[_route_name(visit)].arrived(visit.headers.attempt > 0)
+
+    def shed(self, reason: Reason) -> None:
+        """A refusal under load that the admission controller did not make."""
+        self._metrics.shed(reason)
 
     def finished(self, visit: Visit, now: float) -> None:
         """`now` is the loop's clock when the last byte was sent, or nothing more will be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from proxy.admission.outcome import Refused
@@ -17,6 +18,7 @@ from proxy.edge.answers import (
     server_timing,
 )
 from proxy.edge.client_watch import Interrupted, Interruption
+from proxy.edge.intake import IntakeFullError
 from proxy.edge.routes import Access
 from proxy.openai_api.sse import error_event
 from proxy.telemetry.request_outcome import RequestOutcome
@@ -54,8 +56,8 @@ class Responder:
         self._engine_state = engine_state
         self._draining = draining
 
-    def retry_headers(self, expected_wait_s: float = 0.0) -> list[tuple[bytes, bytes]]:
-        """Retry-After in both units, jittered."""
+    def retry_headers(self, expected_wait_s: float = math.inf) -> list[tuple[bytes, bytes]]:
+        """Retry-After in both units, jittered; by default for a wait that nobody can tell."""
         return error_table.retry_headers(self._retry_after(expected_wait_s))
 
     async def respond(self, visit: Visit, error: Exception) -> None:
@@ -65,6 +67,11 @@ class Responder:
                 await self._answer(visit, error.answer, RequestOutcome.REJECTED)
             case Refused():
                 await self._refuse(visit, error)
+            case IntakeFullError():
+                answer = error_table.intake_full(
+                    error.most, self._overload_status, self._retry_after(math.inf)
+                )
+                await self._answer(visit, answer, RequestOutcome.SHED)
             case UpstreamError():
                 await self._engine_failed(visit, error)
             case Interrupted():
@@ -104,7 +111,7 @@ class Responder:
                 visit.outcome = RequestOutcome.SHED
                 await self._break_off(visit, error_table.DRAIN_ENDED)
             else:
-                answer = error_table.drain_ended(self._retry_after(0.0))
+                answer = error_table.drain_ended(self._retry_after(math.inf))
                 await self._answer(visit, answer, RequestOutcome.SHED)
             return
         visit.outcome = RequestOutcome.ABANDONED
