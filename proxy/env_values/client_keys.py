@@ -1,0 +1,87 @@
+"""How client keys are written: `name:key` or `key`, separated by commas or lines."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SEPARATOR = re.compile(r"[,\r\n]")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_KEY = re.compile(r"[!-~]{1,1024}")
+
+
+def load_client_keys(text: str, path: Path | None) -> dict[str, str]:
+    """Key by name, of SLUICE_API_KEYS and of the file that SLUICE_API_KEYS_FILE names.
+
+    Raises ValueError in one line, which names the variable and quotes no key.
+    """
+    try:
+        given = _at_least_one(parse_client_keys(text)) if text else ()
+        keys = merge_client_keys(given)
+    except ValueError as error:
+        raise ValueError(f"SLUICE_API_KEYS: {error}") from None
+    if path is None:
+        return keys
+    try:
+        in_file = parse_client_keys(path.read_text("utf-8"), first=len(given) + 1)
+        return merge_client_keys(given, _at_least_one(in_file))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"SLUICE_API_KEYS_FILE={path}: {_reason(error)}") from None
+
+
+def parse_client_keys(text: str, first: int = 1) -> tuple[tuple[str, str], ...]:
+    """(name, key) pairs. A key without a name is called `key-1`, `key-2`... by its position,
+    which is counted from `first`.
+
+    A line that starts with # is a comment. Raises ValueError, which names the position of the
+    entry and quotes nothing of it.
+    """
+    pairs: list[tuple[str, str]] = []
+    for part in _SEPARATOR.split(text):
+        entry = part.strip()
+        if entry and not entry.startswith("#"):
+            pairs.append(_named_key(entry, first + len(pairs)))
+    return tuple(pairs)
+
+
+def merge_client_keys(*sources: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """All keys by name; raises ValueError when a name or a key is there twice."""
+    keys: dict[str, str] = {}
+    for name, key in (pair for source in sources for pair in source):
+        if name in keys:
+            raise ValueError(f"the key name {name!r} is there twice")
+        holder = next((other for other, known in keys.items() if known == key), None)
+        if holder is not None:
+            raise ValueError(f"{holder!r} and {name!r} have the same key")
+        keys[name] = key
+    return keys
+
+
+def _named_key(entry: str, position: int) -> tuple[str, str]:
+    name, colon, key = entry.partition(":")
+    if not colon:
+        name, key = f"key-{position}", entry
+    name, key = name.strip(), key.strip()
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"key {position}: its name must be 1 to 64 letters, digits, dots, dashes or underscores"
+        )
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"key {position}: it must be 1 to 1024 printable characters, no blanks")
+    return name, key
+
+
+def _at_least_one(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Keys that were meant and are not there must not leave the door open."""
+    if not pairs:
+        raise ValueError("holds no key")
+    return pairs
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):  # its own words would quote bytes of the file
+        return "must be UTF-8 text"
+    return f"cannot be read ({error.strerror})" if isinstance(error, OSError) else str(error)
