@@ -1,0 +1,161 @@
+"""`sluice serve` as a process of its own, as a user runs it.
+
+async with gateway(upstream.url, max_in_flight=2) as sluice:
+    ...                     # sluice.url, sluice.admin_url, await sluice.metrics()
+assert sluice.exit_code == 0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+_PUBLIC = re.compile(r"serves http://[^:\s]+:(\d+)")
+_ADMIN = re.compile(r"health: http://[^:\s]+:(\d+)")
+_START_WITHIN_S = 20.0
+_STOP_WITHIN_S = 20.0
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@dataclass
+class GatewayProcess:
+    """A running gateway. `log` collects its standard error, line by line."""
+
+    process: asyncio.subprocess.Process
+    port: int = 0
+    admin_port: int = 0
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.admin_port}"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.returncode
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    async def metrics(self) -> Samples:
+        """Every sample of the metrics page, by name and labels."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            page = (await client.get(f"{self.admin_url}/metrics")).text
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+        }
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of this name that have these labels; 0 when there are none."""
+        wanted = labels.items()
+        return sum(
+            value
+            for (found, having), value in (await self.metrics()).items()
+            if found == name and wanted <= having
+        )
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    upstream_url: str,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    preexec: Callable[[], None] | None = None,
+    wait_until_ready: bool = True,
+    **settings: object,
+) -> AsyncIterator[GatewayProcess]:
+    """`settings` are SLUICE_ variables in lower case without the prefix. Stopped with SIGTERM."""
+    variables = {
+        "SLUICE_UPSTREAM_URLS": upstream_url,
+        "SLUICE_HOST": "127.0.0.1",
+        "SLUICE_PORT": "0",
+        "SLUICE_ADMIN_PORT": "0",
+        **{f"SLUICE_{name.upper()}": str(value) for name, value in settings.items()},
+        **(environment or {}),
+    }
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proxy", "serve", *arguments),
+        env={**inherited, "PYTHONUNBUFFERED": "1", **variables},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=1 << 20,
+        preexec_fn=preexec,
+    )
+    running = GatewayProcess(process)
+    reading = asyncio.create_task(_collect(process, running.log))
+    try:
+        async with asyncio.timeout(_START_WITHIN_S):
+            await _read_ports(running, reading)
+            if wait_until_ready:
+                await _until_ready(running)
+        yield running
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_WITHIN_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise
+        finally:
+            await reading
+
+
+async def eventually(holds: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Waits for a state; fails with the condition's name when it does not come."""
+    deadline = asyncio.get_running_loop().time() + within_s
+    while not holds():
+        if asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(f"not within {within_s:g} s: {holds.__name__}")
+        await asyncio.sleep(0.005)
+
+
+async def _collect(process: asyncio.subprocess.Process, log: list[str]) -> None:
+    assert process.stderr is not None
+    async for line in process.stderr:
+        log.append(line.decode(errors="replace").rstrip("\n"))
+
+
+async def _read_ports(running: GatewayProcess, reading: asyncio.Task[None]) -> None:
+    assert running.process.stdout is not None
+    while not (running.port and running.admin_port):
+        line = (await running.process.stdout.readline()).decode()
+        if not line:
+            await reading
+            raise AssertionError("the gateway did not start:\n" + "\n".join(running.log))
+        if found := _PUBLIC.search(line):
+            running.port = int(found[1])
+        if found := _ADMIN.search(line):
+            running.admin_port = int(found[1])
+
+
+async def _until_ready(running: GatewayProcess) -> None:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while (await client.get(f"{running.url}/readyz")).status_code != 200:
+            await asyncio.sleep(0.02)
