@@ -29,6 +29,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "load_settings",
+    "setting_default",
     "settings_table",
     "variable_name",
 ]
@@ -63,6 +64,12 @@ def variable_name(field: str) -> str:
     return PREFIX + field.upper()
 
 
+def setting_default(field: str) -> str:
+    """The default as people read it; "" when there is none, or when it is derived."""
+    info = Settings.model_fields[field]
+    return "" if info.default_factory else _shown(info.default)
+
+
 def load_settings(overrides: Mapping[str, object] = _NO_OVERRIDES) -> Settings:
     """The effective settings. `overrides` are flags by field name; None and "" are not given.
 
@@ -89,7 +96,7 @@ def settings_table(settings: Settings) -> list[SettingRow]:
             variable=variable_name(field),
             value=_shown(getattr(settings, field)),
             source=settings.source_of(field),
-            default=_shown_default(info),
+            default=setting_default(field),
             unit=_extra(info, "unit"),
             meaning=info.description or "",
         )
@@ -166,10 +173,6 @@ def _sources(flags: Mapping[str, object], dotenv: Mapping[str, str | None]) -> d
 def _extra(info: FieldInfo, key: str) -> str:
     extra = info.json_schema_extra
     return str(extra.get(key, "")) if isinstance(extra, dict) else ""
-
-
-def _shown_default(info: FieldInfo) -> str:
-    return "derived" if info.default_factory else _shown(info.default)
 
 
 def _shown(value: object) -> str:

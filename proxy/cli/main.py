@@ -1,0 +1,67 @@
+"""The `sluice` command: finds its subcommands, and turns bad settings into lines and exit 2."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import click
+
+from proxy import __version__
+from proxy.config import SettingsError
+
+# Each lives in the module of its name, as a click command of that name.
+_COMMANDS = ("serve", "check", "demo", "sim")
+
+_EXAMPLES = """\b
+Examples:
+  SLUICE_MAX_NUM_SEQS=256 sluice serve
+      in front of the engine at http://127.0.0.1:8000
+  sluice serve --upstream sim --port 8080
+      in front of a simulated engine, to try it out
+  sluice check
+      which settings are in force, and which limit binds first
+
+Every setting is an environment variable, listed in docs/settings.md.
+"""
+
+_BAD_SETTINGS = 2
+
+
+class _Commands(click.Group):
+    """Imports a subcommand only when it is asked for: `sluice check` needs no web server."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return [name for name in _COMMANDS if importlib.util.find_spec(f"proxy.cli.{name}")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = getattr(importlib.import_module(f"proxy.cli.{cmd_name}"), cmd_name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"proxy.cli.{cmd_name}.{cmd_name} is not a click command")
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except SettingsError as error:
+            for problem in error.problems:
+                click.echo(f"error: {problem}", err=True)
+            ctx.exit(_BAD_SETTINGS)
+
+
+@click.command(
+    cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="sluice")
+def sluice() -> None:
+    """An admission-control gateway in front of vLLM.
+
+    It lets fewer sequences into the engine than the engine can hold, keeps a short queue, and
+    answers the rest at once with an error that OpenAI clients understand.
+    """
+
+
+def main() -> None:
+    sluice(prog_name="sluice")
