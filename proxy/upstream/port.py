@@ -48,6 +48,11 @@ class UpstreamResponse(Protocol):
     status: int
     headers: RawHeaders
 
+    @property
+    def is_exhausted(self) -> bool:
+        """The body is complete and all of it has been read: the next `read()` gives b"". False
+        promises nothing. Lets a relay mark its last chunk as the last one."""
+
     async def read(self) -> bytes:
         """Whatever body bytes are there, at least one; b"" once the body is complete.
 

@@ -73,7 +73,7 @@ class Exchange:
         typed = [("content-type", content_type)] if content_type else []
         framed = [*typed, *headers, ("content-length", str(len(body)))]
         self.send(head(status, framed) + body)
-        self.finish_answer()
+        self._finish_if_sent()
 
     def start_chunked(
         self,
@@ -90,7 +90,12 @@ class Exchange:
     def end_chunked(self, trailers: Sequence[Pair] = ()) -> None:
         lines = b"".join(_field(name, value) for name, value in trailers)
         self.send(b"0\r\n" + lines + b"\r\n")
-        self.finish_answer()
+        self._finish_if_sent()
+
+    def _finish_if_sent(self) -> None:
+        """What the kernel has not taken can still be aborted; returning from the handler waits."""
+        if self._connection.writable.is_set():
+            self.finish_answer()
 
     def finish_answer(self) -> None:
         """From here on a closing peer is no abort. Returning from the handler does it too."""
@@ -133,6 +138,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is one by shape only
+        # Drained means that the kernel has it all; 1 and not 0, at which TLS would never resume.
+        self.transport.set_write_buffer_limits(high=1, low=0)
         self.writable.set()
         self._number = self.owner.connection_opened(self)
         self._rest()

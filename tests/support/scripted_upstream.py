@@ -219,6 +219,7 @@ class ScriptedUpstream:
     async def _answer(self, exchange: Exchange) -> None:
         try:
             await self._handler_for(exchange.request)(exchange)
+            await exchange.drain()
         except Exception as error:  # noqa: BLE001 - kept, and raised when the test leaves
             self.errors.append(error)
             exchange.reset()

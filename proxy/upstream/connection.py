@@ -1,0 +1,298 @@
+"""One connection to the engine: an asyncio protocol that carries one exchange after another.
+
+What has arrived is decided in the protocol's callbacks, synchronously; a coroutine waits on a
+future only when there is nothing yet to return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from math import inf
+from typing import TYPE_CHECKING, cast
+
+from proxy.upstream.errors import (
+    UpstreamClosedError,
+    UpstreamError,
+    UpstreamProtocolError,
+    UpstreamTimeoutError,
+)
+from proxy.upstream.lazy_deadline import LazyDeadline
+from proxy.upstream.request_sender import RequestSender, encode_head
+from proxy.upstream.response_parser import ResponseParser
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from proxy.upstream.port import UpstreamRequest, UpstreamTimeouts
+
+# Reading stops when so much of a body waits for its reader. One read of the event loop may come on
+# top (256 KiB), so a connection holds at most this plus that.
+HIGH_WATER_BYTES = 64 * 1024
+# Silent minutes are normal (queue, prefill); a firewall on the way must not forget us meanwhile.
+_KEEPALIVE_IDLE_S = 60
+
+
+class Connection(asyncio.Protocol):
+    """Made by the pool. `on_unusable` is called once, when the connection closes or is aborted.
+
+    `ask()` sends a request and returns when `status` and `headers` are there; then `read()` the
+    body; then `is_reusable` says whether another request may follow, after `rest()`. `abort()` at
+    any time, from anywhere. `lost` is done once the socket is closed.
+    """
+
+    _transport: asyncio.Transport
+    """Where requests are written: TCP, or TLS over it."""
+    _sender: RequestSender
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        peer: str,
+        timeouts: UpstreamTimeouts,
+        on_unusable: Callable[[Connection], None],
+    ) -> None:
+        self._loop = loop
+        self._peer = peer
+        self._timeouts = timeouts
+        self._on_unusable = on_unusable
+        self._wire: asyncio.Transport | None = None
+        """TCP in either case, once connected."""
+        shortest = min(timeouts.first_byte_s, timeouts.idle_s, timeouts.total_s or inf)
+        self._deadline = LazyDeadline(loop, shortest, self._deadline_passed)
+        self._parser = ResponseParser()
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: UpstreamError | None = None
+        self._is_resting = True
+        self._is_reading_paused = False
+        self._first_byte_at = inf
+        self._total_at = inf
+        self._unsent_bytes = 0
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self.is_closed = False
+        self.has_answered = False
+        """A byte of the response to the present request has come."""
+        self.idle_since = 0.0
+
+    # What the pool and the exchange call.
+
+    async def secure(self, context: ssl.SSLContext, server_name: str) -> None:
+        """Puts TLS over the connection, before its first use. Raises OSError."""
+        if self._wire is None or self.is_closed:
+            raise ConnectionResetError("closed before the TLS handshake")
+        secured = await self._loop.start_tls(self._wire, self, context, server_hostname=server_name)
+        if secured is None:
+            raise ConnectionResetError("closed in the TLS handshake")
+        # asyncio's TLS pauses at the limit, not above it: at 0 it would never resume.
+        secured.set_write_buffer_limits(high=1, low=0)
+        self._transport = secured
+        self._sender = RequestSender(secured, self._wire)
+
+    async def ask(self, request: UpstreamRequest, total_at: float) -> None:
+        """Sends the request and waits for the response head.
+
+        However this ends but by returning, the connection is aborted.
+        """
+        try:
+            head = encode_head(request)
+            self._parser.begin(is_head_request=request.method == "HEAD")
+            self._is_resting = False
+            self.has_answered = False
+            self._first_byte_at = inf
+            self._total_at = total_at
+            if not self.is_closed:
+                self._sender.start(head, request.body)
+                self._watch()
+            while not self._parser.head_complete:
+                await self._wait()
+        except BaseException:
+            self.abort()
+            raise
+
+    @property
+    def status(self) -> int:
+        return self._parser.status
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return self._parser.headers
+
+    @property
+    def is_exhausted(self) -> bool:
+        """The response is complete and every byte of it has been read."""
+        return self._parser.complete and not self._parser.buffered
+
+    async def read(self) -> bytes:
+        """See UpstreamResponse.read."""
+        parser = self._parser
+        while not parser.buffered:
+            if parser.complete:
+                return b""
+            self._deadline.set(min(self._loop.time() + self._timeouts.idle_s, self._total_at))
+            await self._wait()
+            self._deadline.set(self._total_at)
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+        return parser.take()
+
+    @property
+    def is_reusable(self) -> bool:
+        """The response is complete, the request was sent in full, and nothing else happened."""
+        parser = self._parser
+        return (
+            parser.complete
+            and parser.keep_alive
+            and not parser.has_surplus
+            and self._sender.is_done
+            and not self.is_closed
+            and not self._transport.is_closing()
+        )
+
+    def rest(self) -> None:
+        """No exchange from now on: whatever comes ends the connection."""
+        self._is_resting = True
+        self._total_at = inf
+        self._deadline.set(inf)
+        self.idle_since = self._loop.time()
+
+    def abort(self, reason: UpstreamError | None = None) -> None:
+        """Closes the connection at once, in whatever state. Who waits on it is told `reason`."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._failure = reason or UpstreamClosedError(self._says("we closed the connection"))
+        self._deadline.close()
+        if self._wire is not None:
+            self._sender.stop()
+            self._wire.abort()
+        self._wake()
+        self._on_unusable(self)
+
+    # Waiting, and what ends it.
+
+    async def _wait(self) -> None:
+        """Until something has happened. Raises what went wrong."""
+        if self._failure is not None:
+            raise self._failure
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _watch(self) -> None:
+        """Sets the deadline for what is due next, while the response head is not there."""
+        now = self._loop.time()
+        if self._parser.in_head:
+            at = now + self._timeouts.idle_s
+        elif self._sender.is_done:
+            if self._first_byte_at == inf:
+                self._first_byte_at = now + self._timeouts.first_byte_s
+            at = self._first_byte_at
+        else:
+            at = now + self._timeouts.idle_s
+            self._unsent_bytes = self._sender.unsent_bytes
+        self._deadline.set(min(at, self._total_at))
+
+    def _deadline_passed(self) -> None:
+        now = self._loop.time()
+        limits = self._timeouts
+        if now >= self._total_at:
+            what = f"the exchange took longer than {limits.total_s:g} s"
+        elif self._parser.head_complete or self._parser.in_head:
+            what = f"it fell silent for {limits.idle_s:g} s {self._parser.progress}"
+        elif now >= self._first_byte_at:
+            what = f"it did not answer within {limits.first_byte_s:g} s"
+        elif self._sender.is_done or self._sender.unsent_bytes < self._unsent_bytes:
+            self._watch()  # slow, but it reads
+            return
+        else:
+            what = f"it did not read our request for {limits.idle_s:g} s"
+        self.abort(UpstreamTimeoutError(self._says(what)))
+
+    def _says(self, what: str) -> str:
+        return f"engine at {self._peer}: {what}"
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        wire = cast("asyncio.Transport", transport)  # uvloop's is one by shape only
+        if self.is_closed:
+            wire.abort()
+            return
+        # At 0 we are told when the kernel has taken everything, which is what "sent" means here.
+        wire.set_write_buffer_limits(high=0)
+        _keep_alive(wire)
+        self._wire = self._transport = wire
+        self._sender = RequestSender(wire, wire)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_resting:
+            self.abort()
+            return
+        parser = self._parser
+        self.has_answered = True
+        try:
+            parser.feed(data)
+        except UpstreamProtocolError as error:
+            self.abort(UpstreamProtocolError(self._says(str(error))))
+            return
+        if not parser.head_complete:
+            self._watch()
+            return
+        if self._waiter is not None:
+            self._deadline.set(self._total_at)
+            self._wake()
+        if parser.buffered > HIGH_WATER_BYTES and not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        self._sender.pause()
+        self._watch_if_unanswered()
+
+    def resume_writing(self) -> None:
+        self._sender.resume()
+        self._watch_if_unanswered()
+
+    def _watch_if_unanswered(self) -> None:
+        if not (self._is_resting or self.is_closed or self._parser.head_complete):
+            self._watch()
+
+    def eof_received(self) -> None:
+        self._ended()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not self.is_closed and not self._parser.complete:
+            self.abort(UpstreamClosedError(self._says(f"{error} {self._parser.progress}")))
+        self._ended()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def _ended(self) -> None:
+        """The engine sends nothing more; for a body without framing that is its proper end."""
+        if self.is_closed:
+            return
+        try:
+            self._parser.end_of_stream()
+        except UpstreamClosedError as error:
+            self.abort(UpstreamClosedError(self._says(str(error))))
+        else:
+            self.abort()
+
+
+def _keep_alive(wire: asyncio.Transport) -> None:
+    """Lets the kernel notice a peer that vanished, and a firewall remember one that is silent."""
+    connected = wire.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S)

@@ -1,0 +1,247 @@
+"""The HTTP/1.1 connection pool: the Upstream that is used unless something else is asked for.
+
+Connections are kept alive and reused last in, first out, so that the idle ones age and close.
+There is no limit of its own: permits are the limit, and a second one would be an invisible queue.
+Requests are never pipelined.
+
+A request is sent a second time in one case only: a reused connection died before any byte of a
+response, as happens when the engine closes an idle connection just as we write to it. The second
+try goes over a fresh connection and is the last. An engine that received the first request and
+closed on purpose sees it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from math import inf
+from typing import TYPE_CHECKING, Self
+
+from proxy.upstream.connection import Connection
+from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError
+from proxy.upstream.port import PoolSnapshot, UpstreamTimeouts
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import TracebackType
+    from typing import Any
+
+    from proxy.upstream.address import UpstreamAddress
+    from proxy.upstream.port import RawHeaders, UpstreamRequest
+
+# uvicorn, and so vLLM, closes a connection that has been idle for 5 s. Its clock starts before
+# ours, and a loop under load may be late: 2 s between the two keep us from writing to a connection
+# that is being closed. (When it happens all the same, the request is sent once more.)
+IDLE_EXPIRY_S = 3.0
+
+
+class ConnectionPool:
+    """An Upstream over own connections. Belongs to the event loop that first uses it.
+
+    `ssl_context` is for https only; by default the system's authorities are trusted.
+    """
+
+    def __init__(
+        self,
+        address: UpstreamAddress,
+        timeouts: UpstreamTimeouts | None = None,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        idle_expiry_s: float = IDLE_EXPIRY_S,
+    ) -> None:
+        self._address = address
+        self._timeouts = timeouts or UpstreamTimeouts()
+        self._idle_expiry_s = idle_expiry_s
+        self._peer = address.authority.decode()
+        self._ssl_context = None
+        if address.is_tls:
+            self._ssl_context = ssl_context or _default_context()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._open: set[Connection] = set()
+        self._idle: dict[Connection, None] = {}  # oldest first
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._in_use = 0
+        self._opened = 0
+        self._reused = 0
+        self._resent = 0
+
+    def exchange(self, request: UpstreamRequest) -> Exchange:
+        """See Upstream.exchange."""
+        return Exchange(self, request)
+
+    async def aclose(self) -> None:
+        """Closes every connection; exchanges under way fail with UpstreamClosedError."""
+        self._is_closed = True
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        going = [connection.lost for connection in self._open]
+        for connection in list(self._open):
+            connection.abort(UpstreamClosedError(f"engine at {self._peer}: the pool was closed"))
+        if going:
+            await asyncio.wait(going)
+
+    def snapshot(self) -> PoolSnapshot:
+        return PoolSnapshot(
+            in_use=self._in_use,
+            idle=len(self._idle),
+            opened=self._opened,
+            reused=self._reused,
+            resent=self._resent,
+        )
+
+    def __repr__(self) -> str:
+        return f"<ConnectionPool {self._peer} in_use={self._in_use} idle={len(self._idle)}>"
+
+    # What an exchange calls.
+
+    async def ask(self, request: UpstreamRequest) -> Connection:
+        """Sends the request over an idle or a fresh connection; returns when the head is there."""
+        self._in_use += 1
+        try:
+            loop = self._running_loop()
+            total_s = self._timeouts.total_s
+            total_at = inf if total_s is None else loop.time() + total_s
+            connection = self._take_idle(loop.time())
+            if connection is not None:
+                self._reused += 1
+                try:
+                    await connection.ask(request, total_at)
+                except UpstreamClosedError:
+                    if connection.has_answered:
+                        raise
+                    self._resent += 1
+                else:
+                    return connection
+            connection = await self._connect(loop, total_at)
+            await connection.ask(request, total_at)
+        except BaseException:
+            self._in_use -= 1
+            raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """Keeps the connection for the next request, or aborts it when it cannot serve one."""
+        self._in_use -= 1
+        if self._is_closed or not connection.is_reusable:
+            connection.abort()
+            return
+        connection.rest()
+        self._idle[connection] = None
+        if self._expiry_timer is None:
+            self._arm_expiry(connection)
+
+    # Opening and closing.
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._is_closed:
+            raise UpstreamConnectError(f"engine at {self._peer}: the pool is closed")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop, total_at: float) -> Connection:
+        connection = Connection(loop, self._peer, self._timeouts, self._forget)
+        limit_s = min(self._timeouts.connect_s, total_at - loop.time())
+        try:
+            async with asyncio.timeout(limit_s) as timeout:
+                await self._establish(loop, connection)
+        except (OSError, UnicodeError, ssl.CertificateError) as error:
+            connection.abort()
+            reason = f"no connection within {limit_s:.3g} s" if timeout.expired() else _said(error)
+            raise UpstreamConnectError(f"engine at {self._peer}: {reason}") from error
+        except BaseException:
+            connection.abort()
+            raise
+        self._opened += 1
+        self._open.add(connection)
+        connection.lost.add_done_callback(lambda _: self._open.discard(connection))
+        return connection
+
+    async def _establish(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+        await loop.create_connection(lambda: connection, self._address.host, self._address.port)
+        if self._ssl_context is not None:
+            await connection.secure(self._ssl_context, self._address.host)
+        if self._is_closed:
+            raise ConnectionAbortedError("the pool is closed")
+
+    def _take_idle(self, now: float) -> Connection | None:
+        """The connection that was used last: the likeliest to be alive."""
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if now - connection.idle_since < self._idle_expiry_s and connection.is_reusable:
+                return connection
+            connection.abort()
+        return None
+
+    def _forget(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+
+    # Idle expiry: one timer, set for the connection that has rested longest.
+
+    def _arm_expiry(self, oldest: Connection) -> None:
+        due = oldest.idle_since + self._idle_expiry_s
+        self._expiry_timer = asyncio.get_running_loop().call_at(due, self._close_expired)
+
+    def _close_expired(self) -> None:
+        self._expiry_timer = None
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._idle):
+            if now < connection.idle_since + self._idle_expiry_s:
+                self._arm_expiry(connection)
+                return
+            connection.abort()
+
+
+class Exchange:
+    """One request and its response: the context manager, and what it gives."""
+
+    __slots__ = ("_connection", "_pool", "_request", "headers", "status")
+
+    def __init__(self, pool: ConnectionPool, request: UpstreamRequest) -> None:
+        self._pool = pool
+        self._request = request
+        self._connection: Connection | None = None
+        self.status = 0
+        self.headers: RawHeaders = []
+
+    async def __aenter__(self) -> Self:
+        self._connection = connection = await self._pool.ask(self._request)
+        self.status = connection.status
+        self.headers = connection.headers
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.give_back(connection)
+
+    def read(self) -> Coroutine[Any, Any, bytes]:
+        """See UpstreamResponse.read."""
+        return self._entered().read()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """See UpstreamResponse.is_exhausted."""
+        return self._entered().is_exhausted
+
+    def _entered(self) -> Connection:
+        if self._connection is None:
+            raise RuntimeError("a response can be read only inside its exchange")
+        return self._connection
+
+
+def _said(error: BaseException) -> str:
+    """The operating system's words; some errors have none."""
+    return str(error) or type(error).__name__
+
+
+def _default_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

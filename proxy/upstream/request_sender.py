@@ -1,0 +1,95 @@
+"""Puts a request on the wire, no faster than the engine reads it.
+
+Driven by the transport's flow-control callbacks, not by a task: while the caller waits for the
+response head, an early answer is seen at once, whether or not the body has been sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from proxy.upstream.port import UpstreamRequest
+
+# One write up to this size; more goes out in slices of it, the next when the last one has left.
+SLICE_BYTES = 128 * 1024
+_BLANK_OR_CONTROL = re.compile(rb"[\x00-\x20\x7f]")
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# With these a body is expected, so an empty one is announced too (RFC 9110, section 8.6).
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+class RequestSender:
+    """`start()` a request; `pause()` and `resume()` as the transport says.
+
+    `wire` is the TCP transport, which is `transport` itself unless TLS lies between.
+    """
+
+    __slots__ = ("_is_paused", "_rest", "_transport", "_wire")
+
+    def __init__(self, transport: asyncio.WriteTransport, wire: asyncio.WriteTransport) -> None:
+        self._transport = transport
+        self._wire = wire
+        self._rest: memoryview | None = None
+        self._is_paused = False
+
+    @property
+    def is_done(self) -> bool:
+        """The kernel has every byte."""
+        if self._rest is not None or self._is_paused:
+            return False
+        # TLS hands whole writes down, whatever the socket takes, and tells us nothing about it.
+        return self._transport is self._wire or not self._wire.get_write_buffer_size()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits in the transports; for comparing with an earlier value only."""
+        return self._transport.get_write_buffer_size() + self._wire.get_write_buffer_size()
+
+    def start(self, head: bytes, body: bytes) -> None:
+        """Head and small body leave in one write, so that they cross in one segment."""
+        if len(body) <= SLICE_BYTES:
+            self._transport.write(head + body if body else head)
+            return
+        self._rest = memoryview(body)[SLICE_BYTES:]
+        self._transport.write(head + body[:SLICE_BYTES])
+        self._push()
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._push()
+
+    def stop(self) -> None:
+        """Forgets what has not been sent."""
+        self._rest = None
+
+    def _push(self) -> None:
+        while self._rest is not None and not self._is_paused:
+            piece, rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
+            self._rest = rest or None
+            self._transport.write(piece)
+
+
+def encode_head(request: UpstreamRequest) -> bytes:
+    """The request line and fields, ready to send, Content-Length included.
+
+    Raises ValueError when a method, target or field could not be told from what follows it on the
+    wire: a second line of defence against request splitting; the edge judges what clients send.
+    """
+    if not _TOKEN.fullmatch(request.method) or _BLANK_OR_CONTROL.search(request.target):
+        raise ValueError("a request line that would not be read as it was meant")
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.target)]
+    lines += [b"%b: %b" % field for field in request.headers]
+    if request.body or request.method in _METHODS_WITH_BODY:
+        lines.append(b"content-length: %d" % len(request.body))
+    head = b"\r\n".join(lines)
+    breaks = len(lines) - 1
+    if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head:
+        raise ValueError("a header field that would not be read as it was meant")
+    return head + b"\r\n\r\n"
