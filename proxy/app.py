@@ -27,7 +27,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.upstream.address import UpstreamAddress
 from proxy.upstream.header_rules import bearer
 from proxy.upstream.httpx_client import HttpxUpstream
-from proxy.upstream.pool import PooledUpstream
+from proxy.upstream.pool import ConnectionPool
 from proxy.upstream.port import UpstreamTimeouts
 from proxy.vllm.poller import EnginePoller
 
@@ -171,7 +171,7 @@ def _http_client(settings: Settings, address: UpstreamAddress) -> Upstream:
     )
     if settings.upstream_client == "httpx":
         return HttpxUpstream(address, timeouts)
-    return PooledUpstream(address, timeouts)
+    return ConnectionPool(address, timeouts)
 
 
 def _intake(settings: Settings) -> Intake:

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from proxy.edge.connection import CONNECTION_EXTENSION
+from proxy.upstream.header_rules import has_field
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from proxy.edge.client_watch import ClientWatch
     from proxy.edge.connection import ClientConnection
     from proxy.upstream.port import UpstreamResponse
-
-_BODYLESS_STATUSES = frozenset({204, 304})
 
 
 class BrokenConnection(Exception):
@@ -60,40 +59,27 @@ class Relay:
 
         Raises UpstreamError from the engine's side; what is sent by then stays sent.
         """
-        left = self._body_length(response.status, headers)
-        if left is None and self._scope["http_version"] == "1.0":
+        announced = has_field(headers, b"content-length")
+        if not announced and self._scope["http_version"] == "1.0":
             self._end_body_by_closing()
-        self.speaks_sse = left is None and _is_plain_sse(headers)
+        self.speaks_sse = not announced and _is_plain_sse(headers)
         self.started = True
         await self._send_event(
             {"type": "http.response.start", "status": response.status, "headers": headers}, watch
         )
-        more_body = left != 0
+        more_body = True
         while more_body:
             chunk = await response.read()
             if self.first_byte_at is None:
                 self.first_byte_at = self._clock.time()
             self.body_bytes += len(chunk)
-            if left is not None:
-                left -= len(chunk)
-            # A body with a length is over with its last byte; saying so at once saves a read.
-            more_body = left > 0 if left is not None else bool(chunk)
+            # With the engine's last byte the answer is over; saying so at once saves a send.
+            more_body = bool(chunk) and not response.is_exhausted
             if not more_body and self._closing is not None:
                 self._closing.body_complete()
             await self._send_event(
                 {"type": "http.response.body", "body": chunk, "more_body": more_body}, watch
             )
-        if left == 0 and not self.body_bytes:
-            await self._send_event({"type": "http.response.body", "body": b""}, watch)
-
-    def _body_length(self, status: int, headers: list[tuple[bytes, bytes]]) -> int | None:
-        """Bytes to come, None when only the end tells."""
-        if self._scope["method"] == "HEAD" or status in _BODYLESS_STATUSES:
-            return 0
-        for name, value in headers:
-            if name.lower() == b"content-length":
-                return int(value)
-        return None
 
     def _end_body_by_closing(self) -> None:
         # uvicorn would send chunks, which an HTTP/1.0 client cannot read.
