@@ -34,7 +34,7 @@ class LineSink(Protocol):
 
 
 class LineWriter:
-    """A sink for whole lines. `write` is for one thread, the event loop's; it never blocks.
+    """A sink for whole lines. `write` never blocks, from whichever thread it is called.
 
     A file may be rotated by copying and truncating it; it is not reopened.
     """
@@ -50,8 +50,8 @@ class LineWriter:
         self._lines: deque[bytes] = deque()
         self._wake = threading.Event()
         self._settled = threading.Condition()
-        self._accepted = 0
-        self._written_or_lost = 0
+        self._in_hand = 0
+        self._done = 0
         self._closing = False
         self._failing = False
         self._torn = False
@@ -78,7 +78,6 @@ class LineWriter:
         if buffered >= self._max_lines or self._closing:
             self._overflowed += 1
             return
-        self._accepted += 1
         self._lines.append(line)
         if buffered == _WAKE_AT_LINES:
             self._wake.set()
@@ -86,10 +85,10 @@ class LineWriter:
     def flush(self, timeout_s: float = 1.0) -> bool:
         """Waits, at most `timeout_s`, until all that was taken is written. Blocks: not for the
         event loop while it serves."""
-        taken = self._accepted
-        self._wake.set()
         with self._settled:
-            return self._settled.wait_for(lambda: self._written_or_lost >= taken, timeout_s)
+            taken = self._done + self._in_hand + len(self._lines)
+            self._wake.set()
+            return self._settled.wait_for(lambda: self._done >= taken, timeout_s)
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Writes what is left, for at most `timeout_s`, and takes no more. Safe to repeat."""
@@ -112,12 +111,15 @@ class LineWriter:
         while batch := self._next_batch():
             self._write_batch(batch)
             with self._settled:
-                self._written_or_lost += len(batch)
+                self._in_hand = 0
+                self._done += len(batch)
                 self._settled.notify_all()
         self._report_drops()
 
     def _next_batch(self) -> list[bytes]:
-        return [self._lines.popleft() for _ in range(min(len(self._lines), _LINES_A_WRITE))]
+        with self._settled:
+            self._in_hand = min(len(self._lines), _LINES_A_WRITE)
+            return [self._lines.popleft() for _ in range(self._in_hand)]
 
     def _write_batch(self, batch: list[bytes]) -> None:
         # After a failure in the middle of a line, the next line must not continue it.
