@@ -1,0 +1,548 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.admission.disciplines.fifo import Fifo
+from proxy.admission.gate import Gate
+from proxy.admission.outcome import Evicted, Reason, Rejected
+from proxy.admission.permit import Permit
+from proxy.admission.request import AdmissionRequest
+from proxy.admission.waiter import Waiter
+from tests.support.admission import MovableLimit, RecordingObserver
+from tests.support.virtual_time import now, run
+
+if TYPE_CHECKING:
+    from proxy.admission.ports import Discipline
+
+
+class GateInUse:
+    """A gate on the running loop's clock. What it decides is kept by the request's name."""
+
+    def __init__(
+        self, max_queue_depth: int = 10, queue: Discipline[Waiter] | None = None, **limits: int
+    ) -> None:
+        self.limits = {name: MovableLimit(seats) for name, seats in limits.items()}
+        self.observer = RecordingObserver()
+        self.gate = Gate(
+            self.limits,
+            max_queue_depth,
+            asyncio.get_running_loop().time,
+            self.observer,
+            Fifo[Waiter]() if queue is None else queue,
+        )
+        self.decisions: dict[str, Permit | Waiter | Rejected] = {}
+
+    def ask(self, name: str, seats: int = 1, wait_s: float = 5.0) -> Permit | Waiter | Rejected:
+        decision = self.gate.decide(AdmissionRequest(seats, now() + wait_s, tenant=name))
+        self.decisions[name] = decision
+        return decision
+
+    def permit(self, name: str) -> Permit:
+        """The permit of a request that was granted, at once or after waiting."""
+        decision = self.decisions[name]
+        outcome = decision.result() if isinstance(decision, Waiter) else decision
+        assert isinstance(outcome, Permit)
+        return outcome
+
+    def refusal(self, name: str) -> Rejected | Evicted:
+        decision = self.decisions[name]
+        outcome = decision.result() if isinstance(decision, Waiter) else decision
+        assert isinstance(outcome, (Rejected, Evicted))
+        return outcome
+
+    def waiting(self, *names: str) -> bool:
+        """Whether these wait, and nobody else."""
+        undecided = [
+            name
+            for name, decision in self.decisions.items()
+            if isinstance(decision, Waiter) and not decision.done()
+        ]
+        assert self.gate.snapshot().queue_depth == len(undecided)
+        return undecided == list(names)
+
+    @property
+    def in_flight(self) -> int:
+        return self.gate.snapshot().in_flight
+
+
+class TestDeciding:
+    def test_free_seats_are_granted_at_once_without_a_future_or_a_timer(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=2)
+            assert isinstance(use.ask("a"), Permit)
+            assert isinstance(use.ask("b"), Permit)
+            assert use.in_flight == 2
+            assert use.permit("a").time_in_queue_s == 0.0
+            assert not asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]  # no public view of timers
+
+        run(scenario())
+
+    def test_over_the_limit_a_request_waits(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            assert isinstance(use.ask("b"), Waiter)
+            assert use.waiting("b")
+            assert use.observer.log == ["admitted a"]
+
+        run(scenario())
+
+    def test_a_full_queue_rejects(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=1, e=1)
+            use.ask("a")
+            use.ask("b")
+            rejection = use.ask("c")
+            assert isinstance(rejection, Rejected)
+            assert rejection.reason is Reason.QUEUE_FULL
+            assert use.observer.log == ["admitted a", "rejected c queue_full"]
+
+        run(scenario())
+
+    def test_without_places_nobody_ever_waits(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=0, e=1)
+            assert isinstance(use.ask("a"), Permit)
+            assert use.ask("b").reason is Reason.QUEUE_FULL
+            use.permit("a").complete()
+            assert isinstance(use.ask("c"), Permit)
+
+        run(scenario())
+
+    @pytest.mark.parametrize("wait_s", [0.0, -1.0])
+    def test_whoever_may_not_wait_is_rejected_unless_a_seat_is_free(self, wait_s: float) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            assert isinstance(use.ask("a", wait_s=wait_s), Permit)
+            assert use.ask("b", wait_s=wait_s).reason is Reason.QUEUE_TIMEOUT
+            assert use.waiting()
+
+        run(scenario())
+
+    def test_a_newcomer_does_not_overtake_the_head_though_it_would_fit(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=3)
+            use.ask("a", seats=2)
+            use.ask("wide", seats=2)
+            use.ask("narrow", seats=1)
+            assert use.waiting("wide", "narrow")
+
+        run(scenario())
+
+    def test_a_limit_of_zero_makes_everybody_wait(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=0)
+            use.ask("a")
+            assert use.waiting("a")
+            await asyncio.sleep(5)
+            assert use.refusal("a").reason is Reason.QUEUE_TIMEOUT
+
+        run(scenario())
+
+
+class TestGivingBack:
+    def test_seats_go_to_the_waiters_in_the_order_of_their_arrival(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=2)
+            for name in "abcde":
+                use.ask(name)
+            use.permit("b").complete()
+            use.permit("a").drop()
+            assert use.waiting("e")
+            assert use.observer.of("admitted") == ["a", "b", "c", "d"]
+            assert use.observer.of("released") == ["b complete", "a drop"]
+
+        run(scenario())
+
+    def test_wide_seats_given_back_serve_several(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=4)
+            use.ask("wide", seats=4)
+            for name in "abcde":
+                use.ask(name)
+            use.permit("wide").complete()
+            assert use.waiting("e")
+            assert use.in_flight == 4
+
+        run(scenario())
+
+    def test_a_permit_given_back_twice_frees_its_seats_once(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            for name in "abc":
+                use.ask(name)
+            use.permit("a").complete()
+            use.permit("a").ignore()
+            assert use.waiting("c")
+            assert use.in_flight == 1
+
+        run(scenario())
+
+    def test_a_request_wider_than_the_limit_waits_until_it_can_run_alone(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=3)
+            use.ask("a")
+            use.ask("b")
+            use.ask("huge", seats=100)
+            use.ask("c")
+            use.permit("a").complete()
+            assert use.waiting("huge", "c")
+            use.permit("b").complete()
+            assert use.permit("huge").seats == 3
+            assert use.waiting("c")
+            use.permit("huge").complete()
+            assert use.in_flight == 1
+
+        run(scenario())
+
+    def test_the_permit_says_how_long_its_request_waited(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            use.ask("b")
+            await asyncio.sleep(1.5)
+            use.permit("a").complete()
+            assert use.permit("b").time_in_queue_s == 1.5
+
+        run(scenario())
+
+
+class TestLeavingTheQueue:
+    def test_a_waiter_is_evicted_at_its_deadline(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            use.ask("b", wait_s=2.0)
+            await asyncio.sleep(1.999)
+            assert use.waiting("b")
+            await asyncio.sleep(0.001)
+            eviction = use.refusal("b")
+            assert isinstance(eviction, Evicted)
+            assert eviction.reason is Reason.QUEUE_TIMEOUT
+            assert eviction.facts.time_in_queue_s == 2.0
+            assert use.observer.log == ["admitted a", "evicted b queue_timeout"]
+
+        run(scenario())
+
+    def test_each_waits_for_its_own_deadline(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            use.ask("patient", wait_s=9.0)
+            use.ask("hasty", wait_s=1.0)
+            await asyncio.sleep(1)
+            assert use.waiting("patient")
+
+        run(scenario())
+
+    def test_a_head_that_times_out_lets_the_next_in_if_that_fits(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=3)
+            use.ask("a", seats=2)
+            use.ask("wide", seats=2, wait_s=1.0)
+            use.ask("narrow", seats=1)
+            await asyncio.sleep(1)
+            assert use.permit("narrow").time_in_queue_s == 1.0
+            assert use.waiting()
+
+        run(scenario())
+
+    def test_a_head_that_leaves_lets_the_next_in_if_that_fits(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=3)
+            use.ask("a", seats=2)
+            wide = use.ask("wide", seats=2)
+            use.ask("narrow", seats=1)
+            assert isinstance(wide, Waiter)
+            wide.cancel()
+            assert use.in_flight == 3
+            assert use.observer.log == ["admitted a", "abandoned wide", "admitted narrow"]
+
+        run(scenario())
+
+    def test_a_waiter_that_leaves_makes_its_place_free_in_the_same_step(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=1, e=1)
+            use.ask("a")
+            head = use.ask("b")
+            assert isinstance(head, Waiter)
+            head.cancel()
+            assert isinstance(use.ask("c"), Waiter)
+
+        run(scenario())
+
+    def test_a_granted_waiter_is_not_timed_out(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            use.ask("b", wait_s=1.0)
+            use.permit("a").complete()
+            await asyncio.sleep(10)
+            assert use.permit("b").ending is None
+            assert use.observer.of("evicted") == []
+
+        run(scenario())
+
+    def test_a_request_without_a_deadline_waits_without_a_timer(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            use.ask("b", wait_s=math.inf)
+            assert not asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]  # no public view of timers
+            use.permit("a").complete()
+            assert use.in_flight == 1
+
+        run(scenario())
+
+
+class TestMovingLimits:
+    def test_a_raised_limit_lets_in_whoever_fits_now(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            for name in "abcd":
+                use.ask(name)
+            use.limits["e"].seats = 3
+            use.gate.limit_changed()
+            assert use.waiting("d")
+
+        run(scenario())
+
+    def test_a_limit_lowered_below_in_flight_wakes_nobody_until_below(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=3)
+            for name in "abcde":
+                use.ask(name)
+            use.limits["e"].seats = 1
+            use.gate.limit_changed()
+            use.permit("a").complete()
+            use.permit("b").complete()
+            assert use.waiting("d", "e")
+            use.permit("c").complete()
+            assert use.waiting("e")
+            assert use.in_flight == 1
+
+        run(scenario())
+
+
+class TestSuspension:
+    def test_while_the_only_upstream_is_suspended_nobody_gets_in(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            use.ask("b")
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            assert use.waiting()
+            assert isinstance(use.refusal("b"), Evicted)
+            assert use.refusal("b").reason is Reason.UPSTREAM_STALLED
+            assert use.ask("c").reason is Reason.UPSTREAM_STALLED
+            use.permit("a").drop()
+            assert use.ask("d").reason is Reason.UPSTREAM_STALLED
+            use.gate.resume("e")
+            assert isinstance(use.ask("e"), Permit)
+
+        run(scenario())
+
+    def test_the_latest_reason_is_the_one_given(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            use.gate.suspend("e", Reason.UPSTREAM_UNAVAILABLE)
+            assert use.ask("a").reason is Reason.UPSTREAM_UNAVAILABLE
+
+        run(scenario())
+
+    def test_with_another_upstream_left_waiters_keep_waiting_for_that(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1, f=1)
+            for name in "abc":
+                use.ask(name)
+            use.gate.suspend("e", Reason.UPSTREAM_UNAVAILABLE)
+            assert use.waiting("c")
+            assert use.permit("a").upstream == "e"
+            use.permit("a").drop()
+            assert use.waiting("c")
+            use.permit("b").complete()
+            assert use.permit("c").upstream == "f"
+
+        run(scenario())
+
+    def test_a_wide_head_whose_wide_engine_is_suspended_takes_a_smaller_one(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(wide=8, small=2)
+            use.ask("a")
+            assert use.permit("a").upstream == "wide"
+            use.ask("b", seats=8)
+            assert use.waiting("b")
+            use.gate.suspend("wide", Reason.UPSTREAM_UNAVAILABLE)
+            assert use.permit("b").upstream == "small"
+            assert use.permit("b").seats == 2
+
+        run(scenario())
+
+    def test_an_upstream_that_comes_back_takes_waiters_at_once(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1, f=1)
+            use.gate.suspend("e", Reason.UPSTREAM_UNAVAILABLE)
+            use.ask("a")
+            use.ask("b")
+            use.gate.resume("e")
+            assert use.permit("b").upstream == "e"
+
+        run(scenario())
+
+
+class TestDraining:
+    def test_waiters_are_evicted_and_newcomers_rejected_for_good(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            for name in "abc":
+                use.ask(name)
+            use.gate.drain()
+            assert use.gate.snapshot().draining
+            for name in "bc":
+                assert isinstance(use.refusal(name), Evicted)
+                assert use.refusal(name).reason is Reason.DRAINING
+            use.permit("a").complete()
+            assert use.ask("d").reason is Reason.DRAINING
+            assert use.in_flight == 0
+
+        run(scenario())
+
+    def test_neither_suspension_nor_resumption_hides_it(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.gate.drain()
+            use.gate.suspend("e", Reason.UPSTREAM_UNAVAILABLE)
+            assert use.ask("a").reason is Reason.DRAINING
+            use.gate.resume("e")
+            assert use.ask("b").reason is Reason.DRAINING
+
+        run(scenario())
+
+
+class TestEarlyRejection:
+    def test_nobody_is_turned_away_who_would_get_a_seat_or_a_place(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=1, e=1)
+            assert use.gate.reject_early() is None
+            assert use.gate.reject_early(may_wait=False) is None
+            use.ask("a")
+            assert use.gate.reject_early() is None
+            assert use.observer.log == ["admitted a"]
+
+        run(scenario())
+
+    def test_a_full_queue_turns_away_and_counts_it(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=1, e=1)
+            use.ask("a")
+            use.ask("b")
+            rejection = use.gate.reject_early()
+            assert rejection is not None
+            assert rejection.reason is Reason.QUEUE_FULL
+            assert use.observer.log == ["admitted a", "rejected - queue_full"]
+
+        run(scenario())
+
+    def test_without_a_free_seat_it_turns_away_who_may_not_wait(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            rejection = use.gate.reject_early(may_wait=False)
+            assert rejection is not None
+            assert rejection.reason is Reason.QUEUE_TIMEOUT
+
+        run(scenario())
+
+    def test_a_free_seat_that_the_head_waits_for_is_not_for_a_newcomer(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=1, e=2)
+            use.ask("a")
+            use.ask("wide", seats=2)
+            rejection = use.gate.reject_early()
+            assert rejection is not None
+            assert rejection.reason is Reason.QUEUE_FULL
+
+        run(scenario())
+
+    @pytest.mark.parametrize("reason", [Reason.DRAINING, Reason.UPSTREAM_UNAVAILABLE])
+    def test_a_closed_gate_turns_everybody_away(self, reason: Reason) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            if reason is Reason.DRAINING:
+                use.gate.drain()
+            else:
+                use.gate.suspend("e", reason)
+            rejection = use.gate.reject_early()
+            assert rejection is not None
+            assert rejection.reason is reason
+
+        run(scenario())
+
+
+class TestFacts:
+    def test_a_refusal_says_what_was_measured(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=2, e=4)
+            use.ask("a", seats=4)
+            use.ask("b", seats=3)
+            use.ask("c")
+            facts = use.ask("d", seats=2).facts
+            assert facts.reason is Reason.QUEUE_FULL
+            assert facts.seats == 2
+            assert (facts.in_flight, facts.limit) == (4, 4)
+            assert (facts.queue_depth, facts.max_queue_depth) == (2, 2)
+            assert facts.time_in_queue_s == 0.0
+            assert math.isinf(facts.expected_wait_s)
+
+        run(scenario())
+
+    def test_the_expected_wait_covers_all_seats_ahead_and_its_own(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=3, e=2)
+            for _ in range(200):  # two seats, given back every second
+                use.ask("a", seats=2)
+                await asyncio.sleep(1)
+                use.permit("a").complete()
+            use.ask("a", seats=2)
+            for name in "bcd":
+                use.ask(name)
+            assert use.ask("e", seats=1).facts.expected_wait_s == pytest.approx(2.0, rel=0.05)
+            assert use.ask("f", seats=9).facts.expected_wait_s == pytest.approx(2.5, rel=0.05)
+
+        run(scenario())
+
+
+class LastComeFirstServed:
+    """A discipline under which a newcomer is the head."""
+
+    def __init__(self) -> None:
+        self._waiters: list[Waiter] = []
+
+    def add(self, waiter: Waiter) -> None:
+        self._waiters.append(waiter)
+
+    def remove(self, waiter: Waiter) -> None:
+        self._waiters.remove(waiter)
+
+    def head(self) -> Waiter | None:
+        return self._waiters[-1] if self._waiters else None
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+
+def test_a_discipline_that_lets_a_newcomer_pass_leaves_nobody_waiting_who_fits() -> None:
+    async def scenario() -> None:
+        use = GateInUse(e=3, queue=LastComeFirstServed())
+        use.ask("a", seats=2)
+        use.ask("wide", seats=2)
+        use.ask("narrow", seats=1)
+        assert use.permit("narrow").seats == 1
+        assert use.waiting("wide")
+
+    run(scenario())

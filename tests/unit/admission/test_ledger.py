@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+
+from proxy.admission.ledger import Claim, Ledger
+from tests.support.admission import MovableLimit
+
+
+def ledger_of(**limits: int) -> Ledger:
+    return Ledger({name: MovableLimit(seats) for name, seats in limits.items()})
+
+
+def taken(ledger: Ledger) -> dict[str, int]:
+    return {upstream.name: upstream.in_flight for upstream in ledger.snapshot()}
+
+
+def test_seats_are_taken_until_the_limit_and_not_beyond() -> None:
+    ledger = ledger_of(a=3)
+    assert ledger.take(2) == Claim("a", 2)
+    assert ledger.take(2) is None
+    assert ledger.take(1) == Claim("a", 1)
+    assert ledger.take(1) is None
+    assert taken(ledger) == {"a": 3}
+
+
+def test_seats_given_back_are_free_again() -> None:
+    ledger = ledger_of(a=1)
+    ledger.take(1)
+    ledger.give_back("a", 1)
+    assert ledger.has_room(1)
+    assert taken(ledger) == {"a": 0}
+
+
+def test_a_request_wider_than_the_limit_takes_the_whole_of_it_and_only_when_empty() -> None:
+    ledger = ledger_of(a=4)
+    ledger.take(1)
+    assert ledger.take(12) is None
+    ledger.give_back("a", 1)
+    assert ledger.take(12) == Claim("a", 4)
+
+
+def test_a_limit_of_zero_has_room_for_nobody() -> None:
+    ledger = ledger_of(a=0)
+    assert not ledger.has_room(1)
+    assert ledger.take(1) is None
+
+
+def test_a_limit_lowered_below_what_is_taken_has_no_room_until_below() -> None:
+    limit = MovableLimit(4)
+    ledger = Ledger({"a": limit})
+    ledger.take(4)
+    limit.seats = 2
+    ledger.give_back("a", 1)
+    ledger.give_back("a", 1)
+    assert not ledger.has_room(1)
+    ledger.give_back("a", 1)
+    assert ledger.has_room(1)
+
+
+def test_the_upstream_with_the_largest_free_share_is_taken() -> None:
+    ledger = ledger_of(small=2, large=10)
+    ledger.take(1)
+    assert taken(ledger) == {"small": 1, "large": 0}
+    for _ in range(4):  # free shares of `large`: 1.0, 0.9, 0.8, 0.7; `small` stays at 0.5
+        assert ledger.take(1) == Claim("large", 1)
+
+
+def test_an_upstream_too_full_for_the_request_is_passed_over() -> None:
+    ledger = ledger_of(small=2, large=10)
+    ledger.take(1)  # small
+    ledger.take(7)  # large: 0.3 free, but 3 seats
+    assert ledger.take(3) == Claim("large", 3)
+
+
+def test_a_wide_request_waits_for_the_engine_that_is_wide_enough() -> None:
+    ledger = ledger_of(small=2, large=4)
+    ledger.take(1)
+    ledger.take(1)
+    assert taken(ledger) == {"small": 1, "large": 1}
+    ledger.give_back("small", 1)
+    assert ledger.width(4) == 4
+    assert ledger.take(4) is None
+    ledger.give_back("large", 1)
+    assert ledger.take(4) == Claim("large", 4)
+
+
+def test_a_suspended_upstream_gives_nothing_out_but_takes_seats_back() -> None:
+    ledger = ledger_of(a=2)
+    ledger.take(1)
+    ledger.suspend("a")
+    assert not ledger.is_usable
+    assert ledger.take(1) is None
+    assert ledger.usable_limit == 0
+    ledger.give_back("a", 1)
+    assert taken(ledger) == {"a": 0}
+    ledger.resume("a")
+    assert ledger.take(2) == Claim("a", 2)
+
+
+def test_sums_cover_the_upstreams_in_use() -> None:
+    ledger = ledger_of(a=2, b=4)
+    ledger.take(1)
+    ledger.take(1)
+    assert (ledger.usable_taken, ledger.usable_limit) == (2, 6)
+    ledger.suspend("a")
+    assert (ledger.usable_taken, ledger.usable_limit) == (1, 4)
+
+
+def test_suspending_twice_is_taken_back_by_one_resume() -> None:
+    ledger = ledger_of(a=1)
+    ledger.suspend("a")
+    ledger.suspend("a")
+    ledger.resume("a")
+    assert ledger.is_usable
+
+
+def test_regardless_of_the_limit_the_least_loaded_is_taken() -> None:
+    ledger = ledger_of(a=1, b=2)
+    for _ in range(3):
+        ledger.take(1)
+    assert ledger.take_regardless(1) == Claim("a", 1)  # both full: the first
+    assert ledger.take_regardless(1) == Claim("b", 1)  # 200 % against 100 %
+    assert taken(ledger) == {"a": 2, "b": 3}
+
+
+def test_seats_taken_regardless_of_a_limit_of_zero_are_counted() -> None:
+    ledger = ledger_of(a=0)
+    assert ledger.take_regardless(3) == Claim("a", 3)
+    assert taken(ledger) == {"a": 3}
+
+
+def test_nothing_is_taken_regardless_of_suspension() -> None:
+    ledger = ledger_of(a=1)
+    ledger.suspend("a")
+    with pytest.raises(ValueError, match="empty"):
+        ledger.take_regardless(1)
+
+
+@pytest.mark.parametrize("method", ["suspend", "resume"])
+def test_an_unknown_upstream_is_an_error(method: str) -> None:
+    with pytest.raises(KeyError):
+        getattr(ledger_of(a=1), method)("b")
+
+
+def test_no_upstream_at_all_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no upstream"):
+        Ledger({})

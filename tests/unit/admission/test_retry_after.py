@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from proxy.admission.retry_after import RetryAfter, draw_retry_after
+
+WAITS = [0.0, 0.01, 0.9, 1.0, 2.0, 5.0, 20.0, 36.0, 40.0, 54.9, 55.0, 200.0, 3600.0, math.inf]
+
+
+def draws(expected_wait_s: float, count: int = 500) -> list[RetryAfter]:
+    rng = random.Random(7)
+    return [draw_retry_after(expected_wait_s, rng) for _ in range(count)]
+
+
+@pytest.mark.parametrize("wait_s", WAITS)
+def test_it_is_always_within_1_and_55_s(wait_s: float) -> None:
+    for drawn in draws(wait_s):
+        assert 1 <= drawn.seconds <= 55
+        assert 1000 <= drawn.milliseconds <= 55_000
+
+
+@pytest.mark.parametrize("wait_s", WAITS)
+def test_both_headers_name_the_same_moment(wait_s: float) -> None:
+    for drawn in draws(wait_s):
+        assert drawn.seconds == math.ceil(drawn.milliseconds / 1000)
+
+
+@pytest.mark.parametrize("wait_s", [2.0, 10.0, 30.0])
+def test_it_is_the_expected_wait_give_or_take_half(wait_s: float) -> None:
+    seconds = [drawn.milliseconds / 1000 for drawn in draws(wait_s)]
+    assert min(seconds) >= 0.5 * wait_s
+    assert max(seconds) <= 1.5 * wait_s + 0.001
+    assert min(seconds) < 0.6 * wait_s
+    assert max(seconds) > 1.4 * wait_s
+    assert sum(seconds) / len(seconds) == pytest.approx(wait_s, rel=0.1)
+
+
+@pytest.mark.parametrize("wait_s", WAITS)
+def test_clients_refused_together_never_come_back_together(wait_s: float) -> None:
+    drawn = [drawn.milliseconds for drawn in draws(wait_s)]
+    assert max(drawn.count(value) for value in drawn) < 15
+    assert max(drawn) - min(drawn) > 450
+
+
+def test_an_unknown_wait_is_taken_for_a_few_seconds() -> None:
+    seconds = [drawn.seconds for drawn in draws(math.inf)]
+    assert min(seconds) >= 2
+    assert max(seconds) <= 8
+
+
+def test_the_same_dice_give_the_same_answer() -> None:
+    assert draws(10.0) == draws(10.0)
+    assert draw_retry_after(10.0, random.Random(1)) != draw_retry_after(10.0, random.Random(2))

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from proxy.admission.outcome import Reason
+from tests.support.admission import UPSTREAM, Desk, turns
+from tests.support.virtual_time import run
+
+
+def test_under_the_limit_nothing_would_have_been_shed() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=2, shadow=True)
+        for name in "abcd":
+            holder = await desk.arrive(name)
+            holder.finish()
+            await turns()
+        assert desk.observer.of("would_shed") == []
+        await desk.close()
+
+    run(scenario())
+
+
+def test_everybody_is_admitted_at_once_and_counted() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, max_queue_depth=1, shadow=True)
+        for name in "abc":
+            holder = await desk.arrive(name, wait_s=0.0 if name == "c" else 5.0)
+            assert holder.permit is not None
+            assert holder.permit.time_in_queue_s == 0.0
+        assert desk.in_flight == 3
+        assert desk.queue_depth == 0
+        await desk.close()
+
+    run(scenario())
+
+
+def test_more_than_the_places_would_have_found_the_queue_full() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=2, max_queue_depth=3, shadow=True)
+        for name in "abcdefg":
+            await desk.arrive(name)
+        assert desk.observer.of("would_shed") == ["queue_full", "queue_full"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_whoever_may_not_wait_would_have_been_turned_away() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        await desk.arrive("a")
+        await desk.arrive("b", wait_s=0.0)
+        assert desk.observer.of("would_shed") == ["queue_timeout"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_a_virtual_place_is_lost_at_the_deadline() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        await desk.arrive("a")
+        await desk.arrive("b", wait_s=2.0)
+        await asyncio.sleep(1.9)
+        assert desk.observer.of("would_shed") == []
+        await asyncio.sleep(0.2)
+        assert desk.observer.of("would_shed") == ["queue_timeout"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_seats_that_come_free_go_to_the_virtual_places_in_order() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        first = await desk.arrive("a")
+        await desk.arrive("b", wait_s=2.0)
+        await desk.arrive("c", wait_s=2.0)
+        first.finish()  # b's turn; c waits behind it in vain
+        await asyncio.sleep(3)
+        assert desk.observer.of("would_shed") == ["queue_timeout"]
+        await desk.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("wait_s", "shed"), [(5.0, 0), (3.0, 2)])
+def test_a_ghost_runs_as_long_as_its_request_did_from_when_its_turn_comes(
+    wait_s: float, shed: int
+) -> None:
+    """Six requests of 2 s side by side; behind two seats they would run at 0, 2 and 4 s."""
+
+    async def scenario() -> None:
+        desk = Desk(limit=2, shadow=True)
+        holders = [await desk.arrive(name, wait_s=wait_s) for name in "abcdef"]
+        await asyncio.sleep(2)
+        for holder in holders:
+            holder.finish()
+        await asyncio.sleep(20)
+        assert desk.in_flight == 0
+        assert desk.observer.of("would_shed") == ["queue_timeout"] * shed
+        await desk.close()
+
+    run(scenario())
+
+
+def test_a_request_that_outlives_its_ghosts_wait_frees_the_virtual_seat_later() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        first = await desk.arrive("a")
+        second = await desk.arrive("b", wait_s=2.0)
+        await asyncio.sleep(1)
+        first.finish()  # b's ghost starts 1 s late
+        await asyncio.sleep(2)
+        second.finish()  # ran 3 s: its ghost ends at 4 s
+        await asyncio.sleep(0.5)
+        await desk.arrive("c", wait_s=0.0)
+        assert desk.observer.of("would_shed") == ["queue_timeout"]
+        await asyncio.sleep(1)
+        desk.holders[-1].finish()
+        await asyncio.sleep(1)
+        await desk.arrive("d", wait_s=0.0)
+        assert desk.observer.of("would_shed") == ["queue_timeout"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_draining_refuses_for_real() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        for name in "ab":
+            await desk.arrive(name)
+        desk.controller.drain()
+        refused = await desk.arrive("c")
+        assert refused.reason is Reason.DRAINING
+        assert refused.refusal is not None
+        assert refused.refusal.facts.in_flight == 2
+        early = desk.controller.reject_early()
+        assert early is not None
+        assert early.reason is Reason.DRAINING
+        assert desk.observer.of("rejected") == ["c draining", "- draining"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_suspension_refuses_for_real_until_resumed() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        desk.controller.suspend(UPSTREAM, Reason.UPSTREAM_STALLED)
+        assert (await desk.arrive("a")).reason is Reason.UPSTREAM_STALLED
+        desk.controller.resume(UPSTREAM)
+        assert (await desk.arrive("b")).permit is not None
+        await desk.close()
+
+    run(scenario())
+
+
+def test_nobody_is_turned_away_early() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, max_queue_depth=0, shadow=True)
+        await desk.arrive("a")
+        assert desk.controller.reject_early() is None
+        assert desk.controller.reject_early(may_wait=False) is None
+        assert desk.observer.of("rejected") == []
+        await desk.close()
+
+    run(scenario())
+
+
+def test_a_raised_limit_serves_virtual_places() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        await desk.arrive("a")
+        await desk.arrive("b", wait_s=1.0)
+        desk.limit.seats = 2
+        desk.controller.limit_changed()
+        await asyncio.sleep(2)
+        assert desk.observer.of("would_shed") == []
+        await desk.close()
+
+    run(scenario())
