@@ -1,0 +1,67 @@
+# Two commands to start with: `make run` and `make test`. `make help` lists the rest.
+#
+# Everything is installed into a virtual environment of the project's own, and again when
+# pyproject.toml changes. PYTHON chooses the interpreter, e.g. `make test PYTHON=python3.12`, which
+# then has an environment beside the usual one.
+
+PYTHON ?=
+VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
+PYTEST_ARGS ?=
+
+RUN_STAMP := $(VENV)/.installed-run
+DEV_STAMP := $(VENV)/.installed-dev
+BIN := $(VENV)/bin
+SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh)
+
+# With no engine named, here or in a .env file, the simulated one is started beside the gateway.
+UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTREAM_URLS=.' .env))
+SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-vllm lint format ci lock clean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+run: $(RUN_STAMP) ## the gateway, in front of SLUICE_UPSTREAM_URLS or of a simulated engine
+	@scripts/print_try_it.sh
+	@exec $(BIN)/sluice serve $(SERVE_OPTIONS)
+
+test: $(DEV_STAMP) ## every test but those that need a real vLLM
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed beside the project
+	scripts/setup_vllm.sh
+	$(BIN)/python -m pytest -m vllm $(PYTEST_ARGS)
+
+lint: $(DEV_STAMP) ## formatting, lint, types, import contracts, scripts, Dockerfile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/shellcheck $(SHELL_SCRIPTS)
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/pre-commit validate-config
+
+format: $(DEV_STAMP) ## rewrite the code as lint wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+ci: ## all that CI runs
+	.ci/run
+
+lock: $(DEV_STAMP) ## pin anew what goes into the image
+	scripts/lock.sh $(BIN)/uv
+
+clean: ## remove what was made here: environment, caches, builds
+	rm -rf $(VENV) build dist *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .ci/results
+	find proxy tests scripts deploy -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUN_STAMP): pyproject.toml scripts/make_venv.sh
+	@scripts/make_venv.sh "$(VENV)" "$(PYTHON)"
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml scripts/make_venv.sh
+	@scripts/make_venv.sh "$(VENV)" "$(PYTHON)" dev
+	@touch $@ $(RUN_STAMP)

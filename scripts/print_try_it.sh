@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Prints a request to paste, for whoever has just started the gateway.
+set -euo pipefail
+
+readonly url="http://127.0.0.1:${SLUICE_PORT:-8080}"
+
+cat <<END
+
+Once it serves, try in another terminal:
+
+  curl -s $url/v1/models
+  curl -s $url/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{"model": "MODEL", "max_tokens": 20, "messages": [{"role": "user", "content": "Hello"}]}'
+
+MODEL is the id that the first command prints. Ctrl-C drains and stops.
+
+END
