@@ -137,7 +137,6 @@ def build(
     public = Gateway(
         options=GatewayOptions(
             queue_timeout_s=settings.queue_timeout,
-            write_timeout_s=settings.write_timeout,
             max_seats_per_request=settings.max_seats_per_request,
         ),
         local_app=public_app(health),

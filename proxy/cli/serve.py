@@ -18,6 +18,7 @@ from proxy.app import build
 from proxy.cli.beside import simulated_engine_beside
 from proxy.cli.settings_options import settings_options
 from proxy.config import Settings, load_settings, settings_table
+from proxy.edge.connection import ConnectionLimits
 from proxy.edge.server import Address, BindError, Server, bind
 from proxy.telemetry.access_log import AccessLog
 from proxy.telemetry.line_writer import LineWriter
@@ -132,7 +133,7 @@ async def _serve(
         drain=application.drain,
         begin_drain=application.begin_drain,
         drain_timeout_s=settings.drain_timeout,
-        head_timeout_s=settings.body_timeout,
+        connection_limits=ConnectionLimits(settings.body_timeout, settings.write_timeout),
     )
     try:
         application.start()

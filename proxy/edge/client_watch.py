@@ -1,4 +1,4 @@
-"""Notices, while a request waits or streams, that its client has left or has stopped reading.
+"""Notices, while a request waits or streams, that its client has left.
 
 Everything between the end of the request body and the last response byte runs inside one
 ClientWatch: the wait in the queue, the wait for the engine's headers, and the gaps between chunks.
@@ -26,7 +26,6 @@ class Interruption(enum.Enum):
     """Why a request was ended from outside."""
 
     CLIENT_GONE = "client_gone"
-    CLIENT_STALLED = "client_stalled"
     DRAIN_ENDED = "drain_ended"
 
 
@@ -41,9 +40,7 @@ class Interrupted(Exception):
 class ClientWatch:
     """Async context manager around the work for one request.
 
-    Leaving it raises Interrupted when the work was ended by the watch. `write_timeout_s`: how long
-    the client may read nothing while there is something to send; it is noticed within one and a
-    half times that.
+    Leaving it raises Interrupted when the work was ended by the watch.
     """
 
     __slots__ = (
@@ -54,23 +51,16 @@ class ClientWatch:
         "_receive",
         "_task",
         "_timer",
-        "_write_timeout_s",
-        "sending_since",
     )
 
-    def __init__(
-        self, receive: Receive, loop: asyncio.AbstractEventLoop, write_timeout_s: float
-    ) -> None:
+    def __init__(self, receive: Receive, loop: asyncio.AbstractEventLoop) -> None:
         self._receive = receive
         self._loop = loop
-        self._write_timeout_s = write_timeout_s
         self._task: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._listener: asyncio.Task[None] | None = None
         self._interruption: Interruption | None = None
         self._cancelling_before = 0
-        self.sending_since: float | None = None
-        """When the send that is under way began, on the loop's clock; the relay keeps it."""
 
     async def __aenter__(self) -> Self:
         task = asyncio.current_task()
@@ -92,19 +82,11 @@ class ClientWatch:
 
     def _start_listening(self) -> None:
         self._listener = self._loop.create_task(self._listen())
-        self._timer = self._loop.call_later(self._write_timeout_s / 2, self._check_sending)
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.interrupt(Interruption.CLIENT_GONE)
-
-    def _check_sending(self) -> None:
-        since = self.sending_since
-        if since is not None and self._loop.time() - since >= self._write_timeout_s:
-            self.interrupt(Interruption.CLIENT_STALLED)
-            return
-        self._timer = self._loop.call_later(self._write_timeout_s / 2, self._check_sending)
 
     async def __aexit__(
         self,

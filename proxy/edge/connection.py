@@ -6,7 +6,7 @@ replaced. What is added:
 - malformed requests get an OpenAI error, never a plain-text one, and never in the middle of an
   answer;
 - the head of a request is bounded in size (431) and in time (408), an upload that goes on after
-  its answer is bounded in time;
+  its answer is bounded in time, and so is a client that does not read;
 - a pipelined request does not stop us from seeing that the client has left;
 - a request to upgrade that we do not follow (`h2c`, as Java's client sends it) is served and its
   connection closed, because the parser cannot go on after it;
@@ -18,7 +18,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -26,6 +27,8 @@ from proxy.openai_api.errors import error_body
 
 if TYPE_CHECKING:
     import asyncio
+
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 CONNECTION_EXTENSION: Final = "sluice.connection"
 """Key in an ASGI scope's extensions under which a ClientConnection is found."""
@@ -70,6 +73,14 @@ class ClientConnection:
         self._protocol.cycle.expected_content_length = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Seconds: for a request to arrive, and for a client to read nothing of what it is sent."""
+
+    request_s: float
+    write_s: float
+
+
 class SluiceProtocol(HttpToolsProtocol):
     """One client connection. `reading_since` is when the request now arriving began, on the loop's
     clock; None while none is."""
@@ -77,6 +88,8 @@ class SluiceProtocol(HttpToolsProtocol):
     reading_since: float | None = None
     _in_head = False
     _head_bytes = 0
+    _unsent_bytes = 0
+    _stalled_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
@@ -125,30 +138,61 @@ class SluiceProtocol(HttpToolsProtocol):
         if self.cycle is not None:
             self.cycle.keep_alive = False
 
-    def refuse_if_slow(self, now: float, head_timeout_s: float) -> None:
-        """Ends a request that has been arriving for too long. The body of a request that waits for
-        it is the application's to time; here it gets twice as long."""
-        if self.reading_since is None or now - self.reading_since < head_timeout_s:
+    def enforce_time_limits(self, now: float, limits: ConnectionLimits) -> None:
+        """Ends what has been arriving, or has not been read, for too long. Called every second."""
+        if self.reading_since is not None:
+            self._end_slow_request(now - self.reading_since, limits.request_s)
+        unsent = self.transport.get_write_buffer_size()
+        if unsent == 0 or unsent < self._unsent_bytes or self._may_add_to_unsent:
+            self._stalled_since = now
+        elif now - self._stalled_since >= limits.write_s:
+            self.transport.abort()
+        self._unsent_bytes = unsent
+
+    @property
+    def _may_add_to_unsent(self) -> bool:
+        """While it may, a buffer that does not shrink says nothing about the client."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        return answering and not self.flow.write_paused and not self.transport.is_closing()
+
+    def _end_slow_request(self, arriving_for_s: float, limit_s: float) -> None:
+        if arriving_for_s < limit_s:
             return
         if self._in_head:
             if self._head_bytes:
-                message = f"The request head did not arrive within {head_timeout_s:g} s."
+                message = f"The request head did not arrive within {limit_s:g} s."
                 self._refuse(408, "body_timeout", message)
             elif self.cycle is None:
                 self.transport.close()  # connected and never said a word
-        elif self.cycle.response_complete and now - self.reading_since > 2 * head_timeout_s:
+        elif self.cycle.response_complete and arriving_for_s > 2 * limit_s:
+            # While the application waits for a body it times it itself; this one was answered
+            # early and is still being sent.
             self.transport.close()
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        cycle: Any = self.cycle
-        if cycle is None or cycle.response_complete or not cycle.response_started:
+        """Answers for the request that cannot be read, and closes."""
+        if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        if self.pipeline:
+            self.transport.close()  # several answers are due before this one could be
+        elif _answers_earlier_request(cycle):
+            cycle.keep_alive = False  # what cannot be read comes after it and is never answered
+        else:
             body = error_body(message, "invalid_request_error", code)
             self.transport.write(
                 b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
                 b"x-sluice-reason: %s\r\nconnection: close\r\n\r\n%s"
                 % (status, _PHRASES[status], len(body), code.encode(), body)
             )
-        self.transport.close()
+            self.transport.close()
+
+
+def _answers_earlier_request(cycle: RequestResponseCycle | None) -> bool:
+    """Whether this is a request that was read whole, or is being answered already."""
+    if cycle is None or cycle.response_complete:
+        return False
+    return cycle.response_started or not cycle.more_body
 
 
 _PHRASES = {

@@ -52,7 +52,6 @@ class GatewayOptions:
     """The settings that the request path itself reads. Times in seconds."""
 
     queue_timeout_s: float
-    write_timeout_s: float
     max_seats_per_request: int | None
 
 
@@ -98,16 +97,16 @@ class Gateway:
         if route.access is Access.GATED:
             self.records.arrived(visit)
             self._shed_early(visit)
-        async with ClientWatch(visit.receive, self.loop, self.options.write_timeout_s) as watch:
+        async with ClientWatch(visit.receive, self.loop) as watch:
             self.drain.enter(watch)
             try:
                 body = await self._read_body(visit)
                 watch.body_received()
                 if route.access is Access.GATED:
                     async with self.controller.admit(self._measure(visit, route, body)) as permit:
-                        await self._use(permit, visit, body, watch)
+                        await self._use(permit, visit, body)
                 else:
-                    await self._exchange(visit, next(iter(self.engines)), body, watch)
+                    await self._exchange(visit, next(iter(self.engines)), body)
             finally:
                 self.drain.leave(watch)
 
@@ -180,10 +179,10 @@ class Gateway:
 
     # From the permit to the last byte ----------------------------------------------------------
 
-    async def _use(self, permit: Permit, visit: Visit, body: bytes, watch: ClientWatch) -> None:
+    async def _use(self, permit: Permit, visit: Visit, body: bytes) -> None:
         visit.time_in_queue_s = permit.time_in_queue_s
         try:
-            await self._exchange(visit, permit.upstream, body, watch)
+            await self._exchange(visit, permit.upstream, body)
         except UpstreamError:
             permit.drop()
             raise
@@ -192,12 +191,12 @@ class Gateway:
         else:
             permit.complete()
 
-    async def _exchange(self, visit: Visit, upstream: str, body: bytes, watch: ClientWatch) -> None:
+    async def _exchange(self, visit: Visit, upstream: str, body: bytes) -> None:
         visit.upstream = upstream
         engine = self.engines[upstream]
         async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
             visit.engine_answered(response.status)
-            await visit.relay.pass_on(response, self._answer_headers(visit, response), watch)
+            await visit.relay.pass_on(response, self._answer_headers(visit, response))
 
     def _answer_headers(self, visit: Visit, response: UpstreamResponse) -> RawHeaders:
         headers = response_headers(

@@ -15,7 +15,6 @@ from proxy.upstream.header_rules import has_field
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from proxy.edge.client_watch import ClientWatch
     from proxy.edge.connection import ClientConnection
     from proxy.upstream.port import UpstreamResponse
 
@@ -53,7 +52,6 @@ class Relay:
         self,
         response: UpstreamResponse,
         headers: list[tuple[bytes, bytes]],
-        watch: ClientWatch,
     ) -> None:
         """Sends head and body. `headers` are final; a Content-Length among them is the engine's.
 
@@ -64,8 +62,8 @@ class Relay:
             self._end_body_by_closing()
         self.speaks_sse = not announced and _is_plain_sse(headers)
         self.started = True
-        await self._send_event(
-            {"type": "http.response.start", "status": response.status, "headers": headers}, watch
+        await self._send(
+            {"type": "http.response.start", "status": response.status, "headers": headers}
         )
         more_body = True
         while more_body:
@@ -77,9 +75,7 @@ class Relay:
             more_body = bool(chunk) and not response.is_exhausted
             if not more_body and self._closing is not None:
                 self._closing.body_complete()
-            await self._send_event(
-                {"type": "http.response.body", "body": chunk, "more_body": more_body}, watch
-            )
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": more_body})
 
     def _end_body_by_closing(self) -> None:
         # uvicorn would send chunks, which an HTTP/1.0 client cannot read.
@@ -87,13 +83,8 @@ class Relay:
         if self._closing is not None:
             self._closing.end_body_by_closing()
 
-    async def _send_event(self, event: dict[str, object], watch: ClientWatch) -> None:
-        watch.sending_since = self._clock.time()
-        await self._send(event)
-        watch.sending_since = None
-
     def abort(self) -> None:
-        """Drops a client that does not read or does not stop sending."""
+        """Drops a client that does not stop sending."""
         connection = _connection(self._scope)
         if connection is not None:
             connection.abort()

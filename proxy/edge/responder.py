@@ -115,8 +115,6 @@ class Responder:
                 await self._answer(visit, answer, RequestOutcome.SHED)
             return
         visit.outcome = RequestOutcome.ABANDONED
-        if interruption is Interruption.CLIENT_STALLED:
-            visit.relay.abort()
 
     async def _crashed(self, visit: Visit, error: Exception) -> None:
         _log.error(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from proxy.edge.connection import SluiceProtocol
+from proxy.edge.connection import ConnectionLimits, SluiceProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,10 +69,10 @@ class _Listener(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    def sweep(self, now: float, head_timeout_s: float) -> None:
+    def sweep(self, now: float, limits: ConnectionLimits) -> None:
         for connection in list(self.server_state.connections):
             if isinstance(connection, SluiceProtocol):
-                connection.refuse_if_slow(now, head_timeout_s)
+                connection.enforce_time_limits(now, limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Server:
     drain: Drain
     begin_drain: Callable[[], None]
     drain_timeout_s: float
-    head_timeout_s: float
+    connection_limits: ConnectionLimits
 
     async def run(
         self,
@@ -134,7 +134,7 @@ class Server:
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             for listener in listeners:
-                listener.sweep(loop.time(), self.head_timeout_s)
+                listener.sweep(loop.time(), self.connection_limits)
 
 
 def _listener(app: ASGIApp) -> _Listener:
