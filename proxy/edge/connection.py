@@ -152,7 +152,8 @@ class SluiceProtocol(HttpToolsProtocol):
     @property
     def _may_add_to_unsent(self) -> bool:
         """While it may, a buffer that does not shrink says nothing about the client."""
-        answering = self.cycle is not None and not self.cycle.response_complete
+        cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type forgets that it begins so
+        answering = cycle is not None and not cycle.response_complete
         return answering and not self.flow.write_paused and not self.transport.is_closing()
 
     def _end_slow_request(self, arriving_for_s: float, limit_s: float) -> None:
