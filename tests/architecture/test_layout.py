@@ -93,3 +93,14 @@ def test_nothing_names_a_path_of_somebodys_machine() -> None:
         if A_MACHINES_OWN_PATH.search(line)
     ]
     assert found == []
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    dead = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []
