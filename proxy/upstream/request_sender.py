@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from proxy.upstream.port import UpstreamRequest
+    from proxy.upstream.port import RawHeaders, UpstreamRequest
 
 # One write up to this size; more goes out in slices of it, the next when the last one has left.
 SLICE_BYTES = 128 * 1024
@@ -86,10 +86,16 @@ def encode_head(request: UpstreamRequest) -> bytes:
         raise ValueError("a request line that would not be read as it was meant")
     lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.target)]
     lines += [b"%b: %b" % field for field in request.headers]
-    if request.body or request.method in _METHODS_WITH_BODY:
-        lines.append(b"content-length: %d" % len(request.body))
+    lines += [b"%b: %b" % field for field in framing_fields(request)]
     head = b"\r\n".join(lines)
     breaks = len(lines) - 1
     if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head:
         raise ValueError("a header field that would not be read as it was meant")
     return head + b"\r\n\r\n"
+
+
+def framing_fields(request: UpstreamRequest) -> RawHeaders:
+    """The one field that is ours to add: Content-Length, where a body is sent or expected."""
+    if request.body or request.method in _METHODS_WITH_BODY:
+        return [(b"content-length", b"%d" % len(request.body))]
+    return []

@@ -16,11 +16,13 @@ from __future__ import annotations
 import httptools
 
 from proxy.upstream.errors import UpstreamClosedError, UpstreamProtocolError
+from proxy.upstream.response_head import (
+    MAX_HEAD_BYTES,
+    head_size,
+    is_close_delimited,
+    violation_of_head,
+)
 
-MAX_HEAD_BYTES = 64 * 1024
-MAX_HEADERS = 256
-_VERSIONS = frozenset({"1.1", "1.0"})
-_BODILESS = frozenset({204, 304})
 _OPTIONAL_WHITESPACE = b" \t"
 
 
@@ -36,7 +38,6 @@ class ResponseParser:
         "_chunks",
         "_fields",
         "_in_message",
-        "_is_close_delimited",
         "_is_head_request",
         "_llhttp",
         "_overhead_bytes",
@@ -60,7 +61,6 @@ class ResponseParser:
         self._is_head_request = is_head_request
         self._overhead_bytes = 0  # since the last body byte
         self._in_message = False
-        self._is_close_delimited = False
         self._violation: str | None = None
         self._fields: list[tuple[bytes, bytes]] = []
         self._chunks.clear()
@@ -104,9 +104,11 @@ class ResponseParser:
 
     def end_of_stream(self) -> None:
         """The engine sent its last byte. Raises UpstreamClosedError unless that ends the body."""
-        if self._is_close_delimited:
+        if self.complete:
+            return
+        if self.head_complete and is_close_delimited(self.status, self.headers):
             self.complete = True
-        elif not self.complete:
+        else:
             raise UpstreamClosedError(f"it closed the connection {self.progress}")
 
     @property
@@ -146,8 +148,8 @@ class ResponseParser:
             return
         self.status = status
         self.headers = fields
+        self._violation = self._judge_head(status, fields)
         self.head_complete = True
-        self._violation = self._violation_of(status, fields)
         if self._is_head_request:
             self._end_without_body()
 
@@ -172,34 +174,8 @@ class ResponseParser:
         self.complete = True
         self._llhttp = httptools.HttpResponseParser(self)
 
-    def _violation_of(self, status: int, fields: list[tuple[bytes, bytes]]) -> str | None:
-        """What is wrong with a head that llhttp let through."""
-        if status < 200:
-            return f"it answered with status {status}, which ends no exchange"
-        version = self._llhttp.get_http_version()
-        if version not in _VERSIONS:
-            return f"it answered in HTTP/{version}"
-        if len(fields) > MAX_HEADERS:
-            return f"its response head has more than {MAX_HEADERS} fields"
-        if self._overhead_bytes > MAX_HEAD_BYTES and _size(fields) > MAX_HEAD_BYTES:
-            return f"its response head is longer than {MAX_HEAD_BYTES} bytes"
-        if not self._settle_framing(status, fields):
-            return "its response has a transfer coding other than 'chunked'"
-        return None
-
-    def _settle_framing(self, status: int, fields: list[tuple[bytes, bytes]]) -> bool:
-        """Notes how the body ends; False when it is coded in a way that is not undone here."""
-        codings = []
-        has_length = False
-        for name, value in fields:
-            # Lengths are compared first: this runs on every answer, and settles nearly every field.
-            if len(name) == 14 and name.lower() == b"content-length":
-                has_length = True
-            elif len(name) == 17 and name.lower() == b"transfer-encoding":
-                codings.append(value.lower())
-        self._is_close_delimited = not (has_length or codings or status in _BODILESS)
-        return not codings or codings == [b"chunked"]
-
-
-def _size(fields: list[tuple[bytes, bytes]]) -> int:
-    return sum(len(name) + len(value) + 4 for name, value in fields)
+    def _judge_head(self, status: int, fields: list[tuple[bytes, bytes]]) -> str | None:
+        # Only what came with bytes past the limit needs to be added up.
+        if self._overhead_bytes > MAX_HEAD_BYTES and head_size(fields) > MAX_HEAD_BYTES:
+            return self._too_much_overhead()
+        return violation_of_head(self._llhttp.get_http_version(), status, fields)
