@@ -54,7 +54,7 @@ lock: $(DEV_STAMP) ## pin anew what goes into the image
 	scripts/lock.sh $(BIN)/uv
 
 clean: ## remove what was made here: environment, caches, builds
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) .venv-* build dist *.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .ci/results
 	find proxy tests scripts deploy -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -40,6 +40,7 @@ for group in "$@"; do
     groups+=(--group "$group")
 done
 
+echo "Installing Sluice${*:+ and its tools ($*)} into $venv" >&2
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 # Dependency groups came with pip 25.1; a new environment starts with whatever Python brought.
 "$venv/bin/python" -m pip install --quiet --upgrade 'pip>=25.1'
