@@ -70,7 +70,7 @@ class HttpxUpstream:
     ) -> None:
         self._timeouts = timeouts or UpstreamTimeouts()
         self._peer = address.authority.decode()
-        context = ssl_context or ssl.create_default_context()
+        context = ssl_context or _default_context(is_tls=address.is_tls)
         self._kept = _transport(context, proxy, idle_expiry_s, max_idle=None)
         # Keeps no connection, so that a re-send always gets a fresh one.
         self._unkept = _transport(context, proxy, idle_expiry_s, max_idle=0)
@@ -283,6 +283,11 @@ def _transport(
         max_connections=None, max_keepalive_connections=max_idle, keepalive_expiry=idle_expiry_s
     )
     return httpx.AsyncHTTPTransport(verify=context, trust_env=False, proxy=proxy, limits=limits)
+
+
+def _default_context(*, is_tls: bool) -> ssl.SSLContext:
+    """httpx wants a context in any case; the authorities are loaded only if it will be used."""
+    return ssl.create_default_context() if is_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _violation(response: httpx.Response) -> str | None:
