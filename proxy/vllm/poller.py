@@ -1,0 +1,163 @@
+"""Watches one engine: is it up, and what does it say about itself?
+
+One task asks GET /health and then GET /metrics, again and again. Losing the metrics page loses the
+figures on it and nothing else. Whether the engine is up is decided by proxy/vllm/health.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.vllm.health import Health, accepted, judge_health, judge_key
+from proxy.vllm.metrics_page import EngineMetrics, parse_metrics_page
+from proxy.vllm.probe import NoAnswer, Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+_log = logging.getLogger("sluice.engine")
+
+# Long enough for the network to say that a host is unreachable; a dead engine refuses at once.
+_HEALTH_TIMEOUT_S = 5.0
+_METRICS_TIMEOUT_S = 2.0
+# vLLM's page has 50 kB for each engine behind it.
+_MAX_PAGE_BYTES = 4 * 1024 * 1024
+_KEY_CHECK_INTERVAL_S = 10.0
+_NO_METRICS = EngineMetrics()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """What is known of the engine now.
+
+    `up` is None until it has shown either. `ready`: it is up and takes our key. `reason` is the
+    latest finding in words. `metrics` are the last that were read, `metrics_age_s` seconds ago;
+    both None when there are none, or none of this run of the engine.
+    """
+
+    up: bool | None
+    ready: bool
+    reason: str
+    metrics: EngineMetrics | None
+    metrics_age_s: float | None
+
+    @property
+    def refuses(self) -> bool:
+        """Requests sent now would fail: they may be refused without asking the engine. Not so
+        while nothing is known, nor when only our key is bad: the client's own may be good."""
+        return self.up is False
+
+
+class EnginePoller:
+    """Polls from start() to stop(), one at a time; reading `status` never waits."""
+
+    def __init__(
+        self,
+        root_url: str,
+        api_key: str | None = None,
+        on_change: Callable[[EngineStatus], None] | None = None,
+        *,
+        interval_s: float = 1.0,
+        down_interval_s: float = 0.25,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """`root_url` is where the engine's /health and /metrics live, without /v1 and without a
+        trailing slash. `on_change` is called from the polling task when `up` or `ready` has
+        changed. While the engine is down it is asked every `down_interval_s`.
+        """
+        self._root_url = root_url
+        self._api_key = api_key
+        self._on_change = on_change
+        self._interval_s = interval_s
+        self._down_interval_s = down_interval_s
+        self._transport = transport
+        self._health = Health()
+        self._metrics: EngineMetrics | None = None
+        self._metrics_read_at = 0.0
+        self._next_key_check = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def status(self) -> EngineStatus:
+        age_s = None
+        if self._metrics is not None and self._loop is not None:
+            age_s = self._loop.time() - self._metrics_read_at
+        return EngineStatus(
+            up=self._health.up,
+            ready=self._health.up is True and not self._health.key_refused,
+            reason=self._health.reason,
+            metrics=self._metrics,
+            metrics_age_s=age_s,
+        )
+
+    def start(self) -> None:
+        """Needs a running event loop. Raises RuntimeError if it is polling already."""
+        if self._task is not None:
+            raise RuntimeError("already started")
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._poll(), name=f"poll {self._root_url}")
+
+    async def stop(self) -> None:
+        """Ends the task and closes its connection; harmless when there is none."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        async with Probe(self._root_url, self._api_key, self._transport) as probe:
+            while True:
+                try:
+                    await self._ask(probe)
+                except Exception:  # noqa: BLE001 - a defect here must not end the watch
+                    _log.exception("engine %s: polling failed", self._root_url)
+                down = self._health.up is False
+                await asyncio.sleep(self._down_interval_s if down else self._interval_s)
+
+    async def _ask(self, probe: Probe) -> None:
+        answer = await probe.get("/health", _HEALTH_TIMEOUT_S)
+        health = judge_health(self._health, answer, self._api_key is not None)
+        if self._api_key is not None and accepted(answer):
+            health = await self._check_key(probe, health)
+        self._learn(health)
+        if health.up:
+            await self._read_metrics(probe)
+
+    async def _check_key(self, probe: Probe, health: Health) -> Health:
+        """Seldom while the key is good, at every turn while it is not."""
+        now = asyncio.get_running_loop().time()
+        if not health.key_refused and now < self._next_key_check:
+            return health
+        self._next_key_check = now + _KEY_CHECK_INTERVAL_S
+        return judge_key(health, await probe.get("/v1/models", _HEALTH_TIMEOUT_S))
+
+    async def _read_metrics(self, probe: Probe) -> None:
+        answer = await probe.get("/metrics", _METRICS_TIMEOUT_S, _MAX_PAGE_BYTES)
+        if isinstance(answer, NoAnswer) or answer.status != 200 or answer.body is None:
+            return
+        metrics = parse_metrics_page(answer.body.decode(errors="replace"))
+        if metrics != _NO_METRICS:
+            self._metrics = metrics
+            self._metrics_read_at = asyncio.get_running_loop().time()
+
+    def _learn(self, health: Health) -> None:
+        before = self.status
+        self._health = health
+        if health.up is False:
+            self._metrics = None
+        after = self.status
+        if (before.up, before.ready) != (after.up, after.ready):
+            self._tell(after)
+
+    def _tell(self, status: EngineStatus) -> None:
+        level = logging.INFO if status.ready else logging.WARNING
+        state = "ready" if status.ready else "not ready" if status.up else "down"
+        _log.log(level, "engine %s is %s: %s", self._root_url, state, status.reason)
+        if self._on_change is not None:
+            self._on_change(status)

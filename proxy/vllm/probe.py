@@ -1,0 +1,150 @@
+"""One question to an engine, and what came of it; nothing that can go wrong is raised.
+
+Every question takes a connection of its own: one that is kept alive would still work when the
+engine's listener is gone, and may be closed by the engine just as it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Self
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Fault(Enum):
+    """What the lack of an answer says about the engine."""
+
+    ABSENT = auto()  # nothing listens there: refused, unreachable, no such host
+    BROKEN = auto()  # something does, but what it says is no HTTP answer
+    UNCLEAR = auto()  # nothing: it may be slow, or the lack is on our side
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`body` is None when it is longer than was asked for."""
+
+    status: int
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """`reason` in plain words, with the error's number where there is one."""
+
+    fault: Fault
+    reason: str
+
+
+# A stranger's bytes may be part of them.
+_LONGEST_WORDS = 200
+_ABSENT = {
+    errno.ECONNREFUSED,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+}
+_OURS = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_NO_SUCH_HOST = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+
+
+class Probe:
+    """Asks one engine; an async context manager that owns its HTTP client."""
+
+    def __init__(
+        self,
+        root_url: str,
+        api_key: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """`root_url` is where the engine's /health lives: without /v1, without trailing slash.
+
+        `transport` replaces the network in tests.
+        """
+        self._root_url = root_url
+        self._client = httpx.AsyncClient(
+            headers={"accept-encoding": "identity", **_bearer(api_key)},
+            # The system's certificates, as the pool that carries the requests uses.
+            verify=ssl.create_default_context() if root_url.startswith("https:") else True,
+            transport=transport,
+            timeout=None,  # noqa: S113 - get() limits the whole exchange, not each read
+            limits=httpx.Limits(max_keepalive_connections=0),
+            trust_env=False,  # a proxy from the environment is not on the way to the engine
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def get(self, path: str, timeout_s: float, max_bytes: int = 0) -> Answer | NoAnswer:
+        """Asks for `path`; at 0 bytes only the status is waited for."""
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._client.stream("GET", self._root_url + path) as response,
+            ):
+                body = await _read_at_most(response, max_bytes) if max_bytes else b""
+                return Answer(response.status_code, body)
+        except TimeoutError:
+            return NoAnswer(Fault.UNCLEAR, f"no answer within {timeout_s:g} s")
+        except Exception as error:  # noqa: BLE001 - a stranger's bytes may provoke any
+            return _explain(error)
+
+
+def _bearer(api_key: str | None) -> dict[str, str]:
+    return {"authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+async def _read_at_most(response: httpx.Response, max_bytes: int) -> bytes | None:
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > max_bytes:
+            return None
+    return bytes(body)
+
+
+def _explain(error: Exception) -> NoAnswer:
+    causes = list(_os_errors(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLError):
+            return NoAnswer(Fault.BROKEN, f"TLS failed: {cause}")
+    for cause in causes:
+        if isinstance(cause, socket.gaierror):
+            fault = Fault.ABSENT if cause.errno in _NO_SUCH_HOST else Fault.UNCLEAR
+            return NoAnswer(fault, f"the host name cannot be resolved ({cause.strerror})")
+    for numbers, fault in ((_OURS, Fault.UNCLEAR), (_ABSENT, Fault.ABSENT)):
+        for cause in causes:
+            if cause.errno in numbers:
+                return NoAnswer(fault, _in_words(cause))
+    words = _in_words(causes[0]) if causes else str(error)[:_LONGEST_WORDS] or type(error).__name__
+    return NoAnswer(Fault.BROKEN, f"no HTTP answer: {words}")
+
+
+def _in_words(error: OSError) -> str:
+    number = error.errno or 0
+    return f"{os.strerror(number).lower()} ({errno.errorcode.get(number, number)})"
+
+
+def _os_errors(error: BaseException | None) -> Iterator[OSError]:
+    """The system's errors behind an httpx error, which wraps them several times over."""
+    if error is None:
+        return
+    if isinstance(error, OSError) and error.errno is not None:
+        yield error
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _os_errors(part)
+    yield from _os_errors(error.__cause__ or error.__context__)

@@ -1,0 +1,323 @@
+"""Watching an engine, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.vllm.metrics_page import EngineMetrics
+from proxy.vllm.poller import EnginePoller, EngineStatus
+from tests.support.engine_transport import ScriptedEngine, garbage, late, ok, refused, status
+from tests.support.virtual_time import run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.support.engine_transport import Answering
+
+PAGE = b"vllm:num_requests_running 3\nvllm:num_requests_waiting 1\n"
+
+
+def healthy(page: bytes = PAGE) -> ScriptedEngine:
+    return ScriptedEngine({"/health": ok(), "/metrics": ok(page), "/v1/models": ok()})
+
+
+@asynccontextmanager
+async def watching(
+    engine: ScriptedEngine,
+    api_key: str | None = None,
+    on_change: Callable[[EngineStatus], None] | None = None,
+) -> AsyncIterator[EnginePoller]:
+    poller = EnginePoller("http://engine", api_key, on_change, transport=engine)
+    poller.start()
+    try:
+        yield poller
+    finally:
+        await poller.stop()
+
+
+def test_before_the_first_answer_nothing_is_known_and_nothing_is_refused() -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": late(3.0)})
+        async with watching(engine) as poller:
+            await asyncio.sleep(1.0)
+            assert poller.status == EngineStatus(
+                up=None, ready=False, reason="not asked yet", metrics=None, metrics_age_s=None
+            )
+            assert not poller.status.refuses
+
+    run(scenario())
+
+
+def test_an_engine_that_answers_is_up_and_tells_its_figures() -> None:
+    async def scenario() -> None:
+        async with watching(healthy()) as poller:
+            await asyncio.sleep(0.5)
+            assert poller.status == EngineStatus(
+                up=True,
+                ready=True,
+                reason="GET /health answers 200",
+                metrics=EngineMetrics(running=3, waiting=1),
+                metrics_age_s=0.5,
+            )
+
+    run(scenario())
+
+
+def test_an_engine_is_asked_once_a_second() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        async with watching(engine):
+            await asyncio.sleep(9.5)
+            assert engine.count("/health") == engine.count("/metrics") == 10
+
+    run(scenario())
+
+
+def test_an_engine_that_is_gone_is_down_and_requests_may_be_refused() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.5)
+            engine.answers["/health"] = refused
+            await asyncio.sleep(1.0)
+            assert poller.status == EngineStatus(
+                up=False,
+                ready=False,
+                reason="connection refused (ECONNREFUSED)",
+                metrics=None,
+                metrics_age_s=None,
+            )
+            assert poller.status.refuses
+
+    run(scenario())
+
+
+def test_an_engine_that_returns_is_noticed_well_within_a_second() -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": refused, "/metrics": ok(PAGE)})
+        async with watching(engine) as poller:
+            await asyncio.sleep(10.1)
+            assert poller.status.up is False
+            engine.answers["/health"] = ok()
+            await asyncio.sleep(0.3)
+            assert poller.status.up is True
+            assert poller.status.metrics is not None
+
+    run(scenario())
+
+
+def test_a_slow_engine_is_not_down_however_long() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.5)
+            engine.answers["/health"] = late(3600.0)
+            await asyncio.sleep(600.0)
+            assert poller.status.up is True
+            assert poller.status.ready
+            assert poller.status.reason == "no answer within 5 s"
+
+    run(scenario())
+
+
+def test_a_dead_engine_is_not_taken_for_alive_because_it_got_slow() -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": status(503)})
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.5)
+            engine.answers["/health"] = late(3600.0)
+            await asyncio.sleep(60.0)
+            assert poller.status.up is False
+
+    run(scenario())
+
+
+def test_one_garbled_answer_is_forgiven_and_a_second_is_not() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.5)
+            engine.answers["/health"] = garbage
+            await asyncio.sleep(1.0)
+            assert poller.status.up is True
+            await asyncio.sleep(1.0)
+            assert poller.status.up is False
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "metrics", [status(404), status(500, PAGE), garbage, refused, late(3600.0), ok(b"<html>")]
+)
+def test_losing_the_metrics_page_loses_only_the_figures(metrics: Answering) -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": ok(), "/metrics": metrics})
+        async with watching(engine) as poller:
+            await asyncio.sleep(30.0)
+            assert poller.status.ready
+            assert poller.status.metrics is None
+
+    run(scenario())
+
+
+def test_figures_that_cannot_be_read_again_grow_old() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.5)
+            engine.answers["/metrics"] = late(3600.0)
+            await asyncio.sleep(30.0)
+            assert poller.status.metrics == EngineMetrics(running=3, waiting=1)
+            assert poller.status.metrics_age_s == 30.5
+
+    run(scenario())
+
+
+def test_a_page_without_end_is_not_read() -> None:
+    async def scenario() -> None:
+        engine = healthy(PAGE + b"#" * (5 * 1024 * 1024))
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.5)
+            assert poller.status.ready
+            assert poller.status.metrics is None
+
+    run(scenario())
+
+
+def test_a_page_in_another_encoding_is_read_all_the_same() -> None:
+    async def scenario() -> None:
+        page = b'vllm:num_requests_running{model_name="\xff\xfe"} 3\n'
+        async with watching(healthy(page)) as poller:
+            await asyncio.sleep(0.5)
+            assert poller.status.metrics == EngineMetrics(running=3)
+
+    run(scenario())
+
+
+def test_a_refused_key_makes_it_not_ready_and_still_refuses_nobody() -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": status(401)})
+        async with watching(engine, api_key="wrong") as poller:
+            await asyncio.sleep(0.5)
+            assert (poller.status.up, poller.status.ready) == (True, False)
+            assert "SLUICE_UPSTREAM_API_KEY" in poller.status.reason
+            assert not poller.status.refuses
+
+    run(scenario())
+
+
+def test_without_a_key_an_engine_that_wants_one_is_ready() -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": status(401)})
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.5)
+            assert poller.status.ready
+
+    run(scenario())
+
+
+def test_a_key_that_is_refused_only_under_v1_is_found_out_and_forgiven() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        engine.answers["/v1/models"] = status(401)
+        async with watching(engine, api_key="wrong") as poller:
+            await asyncio.sleep(3.5)
+            assert (poller.status.up, poller.status.ready) == (True, False)
+            assert "SLUICE_UPSTREAM_API_KEY" in poller.status.reason
+            engine.answers["/v1/models"] = ok()
+            await asyncio.sleep(1.0)
+            assert poller.status.ready
+
+    run(scenario())
+
+
+def test_a_good_key_is_checked_seldom_and_without_a_key_never() -> None:
+    async def scenario(key: str | None) -> int:
+        engine = healthy()
+        async with watching(engine, api_key=key):
+            await asyncio.sleep(59.5)
+            assert {request.headers.get("authorization") for request in engine.asked} == {
+                key and f"Bearer {key}"
+            }
+            return engine.count("/v1/models")
+
+    assert run(scenario("good")) == 6
+    assert run(scenario(None)) == 0
+
+
+def test_every_change_is_told_once() -> None:
+    async def scenario() -> None:
+        told: list[EngineStatus] = []
+        engine = ScriptedEngine({"/health": refused})
+        async with watching(engine, on_change=told.append):
+            await asyncio.sleep(5.0)
+            engine.answers["/health"] = ok()
+            await asyncio.sleep(5.0)
+            engine.answers["/health"] = status(503)
+            await asyncio.sleep(5.0)
+        assert [(one.up, one.reason) for one in told] == [
+            (False, "connection refused (ECONNREFUSED)"),
+            (True, "GET /health answers 200"),
+            (False, "GET /health answers 503"),
+        ]
+
+    run(scenario())
+
+
+def test_a_listener_that_fails_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_: EngineStatus) -> None:
+        raise RuntimeError("a defect elsewhere")
+
+    async def scenario() -> None:
+        engine = healthy()
+        async with watching(engine, on_change=fails) as poller:
+            await asyncio.sleep(1.5)
+            engine.answers["/health"] = refused
+            await asyncio.sleep(1.5)
+            assert poller.status.up is False
+
+    with caplog.at_level(logging.ERROR, "sluice.engine"):
+        run(scenario())
+    assert "polling failed" in caplog.text
+
+
+def test_going_down_and_coming_back_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": refused})
+        async with watching(engine):
+            await asyncio.sleep(5.0)
+            engine.answers["/health"] = ok()
+            await asyncio.sleep(5.0)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", "engine http://engine is down: connection refused (ECONNREFUSED)"),
+        ("INFO", "engine http://engine is ready: GET /health answers 200"),
+    ]
+
+
+def test_stopping_leaves_no_task_and_may_be_said_twice() -> None:
+    async def scenario() -> None:
+        poller = EnginePoller("http://engine", transport=healthy())
+        await poller.stop()
+        poller.start()
+        await asyncio.sleep(2.5)
+        await poller.stop()
+        await poller.stop()
+
+    run(scenario())  # which fails when a task is left over
+
+
+def test_starting_twice_is_a_defect() -> None:
+    async def scenario() -> None:
+        async with watching(healthy()) as poller:
+            with pytest.raises(RuntimeError):
+                poller.start()
+
+    run(scenario())
