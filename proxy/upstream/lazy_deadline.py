@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class LazyDeadline:
     """Calls `on_expired` once loop.time() has reached the moment last `set()`, and never before.
 
-    `set(inf)` disarms. After `close()` nothing is left on the loop; `set()` would arm anew.
+    `set(inf)` disarms. After `close()` nothing is left on the loop, and `set()` does nothing.
     """
 
     __slots__ = ("_armed_for", "_horizon_s", "_loop", "_on_expired", "_timer", "at")
@@ -55,8 +55,7 @@ class LazyDeadline:
             self._arm()
 
     def close(self) -> None:
-        self.at = inf
-        self._armed_for = inf
+        self._armed_for = -inf  # no deadline lies before it, so none arms the timer again
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

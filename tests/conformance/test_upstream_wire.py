@@ -33,7 +33,7 @@ def exchanged(
     fetched: list[Fetched] = []
 
     async def scenario() -> None:
-        async with engine, client.connected_to(engine) as upstream:
+        async with client.facing(engine) as (_, upstream):
             fetched.append(await fetch(upstream, request))
             engine.handler = json_answer()
             assert (await fetch(upstream)).body == b'{"ok": true}'
@@ -133,7 +133,7 @@ def test_nothing_is_sent_that_could_be_read_as_two_requests(
     client: UpstreamClient, request_: UpstreamRequest
 ) -> None:
     async def scenario() -> None:
-        async with ScriptedUpstream() as engine, client.connected_to(engine) as upstream:
+        async with client.facing(ScriptedUpstream()) as (engine, upstream):
             with pytest.raises(ValueError, match="would not be read as it was meant"):
                 await fetch(upstream, request_)
             assert engine.seen == []

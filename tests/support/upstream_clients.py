@@ -3,7 +3,7 @@
     @every_client
     def test_something(client: UpstreamClient) -> None:
         async def scenario() -> None:
-            async with ScriptedUpstream() as engine, client.connected_to(engine) as upstream:
+            async with client.facing(ScriptedUpstream()) as (engine, upstream):
                 assert (await fetch(upstream)).status == 200
 
         client.run(scenario())
@@ -68,24 +68,25 @@ class UpstreamClient:
         assert not _sockets() - before, "sockets leaked"
 
     @contextlib.asynccontextmanager
-    async def connected_to(
+    async def facing(
         self,
-        engine: ScriptedUpstream | str,
+        engine: ScriptedUpstream,
         timeouts: UpstreamTimeouts | None = None,
         *,
         tls: ssl.SSLContext | None = None,
         idle_expiry_s: float = IDLE_EXPIRY_S,
-    ) -> AsyncIterator[Upstream]:
-        """An upstream for the engine; closed in the end, which the engine must see."""
-        url = engine if isinstance(engine, str) else engine.url
-        address = UpstreamAddress.parse(url)
-        upstream = self.make(address, timeouts, ssl_context=tls, idle_expiry_s=idle_expiry_s)
-        try:
-            yield upstream
-        finally:
-            await upstream.aclose()
-        if not isinstance(engine, str):
+    ) -> AsyncIterator[tuple[ScriptedUpstream, Upstream]]:
+        """The engine, listening, and an upstream for it; whose closing the engine must see."""
+        async with engine:
+            address = UpstreamAddress.parse(engine.url)
+            upstream = self.make(address, timeouts, ssl_context=tls, idle_expiry_s=idle_expiry_s)
+            async with contextlib.aclosing(upstream):
+                yield engine, upstream
             await engine.until(lambda: engine.connections_open == 0)
+
+    def for_port(self, port: int, timeouts: UpstreamTimeouts | None = None) -> Upstream:
+        """An upstream for whatever is at a loopback port. The test closes it."""
+        return self.make(UpstreamAddress.parse(f"http://127.0.0.1:{port}"), timeouts)
 
 
 async def _nothing_left(scenario: Coroutine[Any, Any, None]) -> None:
