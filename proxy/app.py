@@ -32,7 +32,7 @@ from proxy.upstream.port import UpstreamTimeouts
 from proxy.vllm.poller import EnginePoller
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.types import ASGIApp
 
@@ -80,11 +80,12 @@ def build(
     upstream: Upstream | None = None,
     *,
     poll_engines: bool = True,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Application:
     """Wires an application; call it in the event loop that will run it.
 
-    `sinks` get a record of every request. `upstream` replaces the HTTP client, as tests in virtual
-    time do; such tests do not poll engines either.
+    `sinks` get a record of every request. Tests in virtual time replace the HTTP client with an
+    `upstream` of theirs, measure with the loop's `clock`, and do not poll engines.
     """
     loop = asyncio.get_running_loop()
     address = UpstreamAddress.parse(settings.upstream_url)
@@ -149,6 +150,7 @@ def build(
         responder=responder,
         records=Records(metrics, routes.names(), sinks, time.time),
         loop=loop,
+        clock=clock,
     )
     return Application(
         public=public,

@@ -7,6 +7,7 @@ import gc
 import logging
 import resource
 import sys
+import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,7 @@ def _record_sinks(
     if settings.log_level in ("debug", "info"):
         sinks.append(AccessLog(log, LogFormat(settings.log_format)))
     if trace is not None:
-        sinks.append(TraceFile(trace, asyncio.get_running_loop().time()))
+        sinks.append(TraceFile(trace, time.monotonic()))
     return sinks
 
 

@@ -45,7 +45,7 @@ class Records:
         self._metrics.shed(reason)
 
     def finished(self, visit: Visit, now: float) -> None:
-        """`now` is the loop's clock when the last byte was sent, or nothing more will be."""
+        """`now`, on the clock of the visit: the last byte was sent, or nothing more will be."""
         duration_s = now - visit.arrived_at
         first_byte_at = visit.relay.first_byte_at
         ttfb_s = None if first_byte_at is None else first_byte_at - visit.arrived_at

@@ -13,6 +13,8 @@ from proxy.edge.connection import CONNECTION_EXTENSION
 from proxy.upstream.header_rules import has_field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Receive, Scope, Send
 
     from proxy.edge.connection import ClientConnection
@@ -37,7 +39,7 @@ class Relay:
         "started",
     )
 
-    def __init__(self, scope: Scope, send: Send, clock: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, scope: Scope, send: Send, clock: Callable[[], float]) -> None:
         self._scope = scope
         self._send = send
         self._clock = clock
@@ -69,7 +71,7 @@ class Relay:
         while more_body:
             chunk = await response.read()
             if self.first_byte_at is None:
-                self.first_byte_at = self._clock.time()
+                self.first_byte_at = self._clock()
             self.body_bytes += len(chunk)
             # With the engine's last byte the answer is over; saying so at once saves a send.
             more_body = bool(chunk) and not response.is_exhausted

@@ -9,7 +9,7 @@ from proxy.edge.request_headers import RequestHeaders
 from proxy.telemetry.request_outcome import RequestOutcome
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable
 
     from starlette.types import Receive, Scope, Send
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Visit:
-    """Mutable on purpose: every stage writes down what it learned. Times on the loop's clock.
+    """Mutable on purpose: every stage writes down what it learned. Times in seconds on `clock`.
 
     The outcome starts as abandoned, which is what it is when the task is cancelled from outside
     before any stage has said otherwise.
@@ -44,13 +44,13 @@ class Visit:
     )
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, loop: asyncio.AbstractEventLoop
+        self, scope: Scope, receive: Receive, send: Send, clock: Callable[[], float]
     ) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.arrived_at = loop.time()
-        self.relay = Relay(scope, send, loop)
+        self.arrived_at = clock()
+        self.relay = Relay(scope, send, clock)
         self.headers = RequestHeaders(b"")
         self.route: Route | None = None
         self.authenticated = False
