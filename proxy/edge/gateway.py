@@ -18,7 +18,7 @@ from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullErr
 from proxy.edge.request_headers import BadHeaderError, RequestHeaders, read_headers
 from proxy.edge.routes import Access, MethodNotAllowed, Route
 from proxy.edge.visit import Visit
-from proxy.openai_api.measure import UnreadableBodyError, measure
+from proxy.openai_api.measure import LARGE_BODY_BYTES, UnreadableBodyError, measure
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.upstream.errors import UpstreamError
 from proxy.upstream.header_rules import has_field, request_headers, response_headers
@@ -105,7 +105,8 @@ class Gateway:
                 body = await self._read_body(visit)
                 watch.body_received()
                 if route.access is Access.GATED:
-                    async with self.controller.admit(self._measure(visit, route, body)) as permit:
+                    request = await self._admission_request(visit, route, body)
+                    async with self.controller.admit(request) as permit:
                         await self._use(permit, visit, body)
                 else:
                     await self._exchange(visit, next(iter(self.engines)), body)
@@ -156,9 +157,13 @@ class Gateway:
         visit.request_bytes = len(body)
         return body
 
-    def _measure(self, visit: Visit, route: Route, body: bytes) -> AdmissionRequest:
+    async def _admission_request(self, visit: Visit, route: Route, body: bytes) -> AdmissionRequest:
+        facts = (route.shape, visit.headers.content_type, body)
         try:
-            measured = measure(route.shape, visit.headers.content_type, body)
+            if len(body) > LARGE_BODY_BYTES:
+                measured = await self.loop.run_in_executor(None, measure, *facts)
+            else:
+                measured = measure(*facts)
         except UnreadableBodyError as error:
             raise Refusal(error_table.bad_request(str(error))) from None
         most = self.options.max_seats_per_request
