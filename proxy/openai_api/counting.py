@@ -7,7 +7,6 @@ count will do.
 
 from __future__ import annotations
 
-import json
 import re
 
 import msgspec
@@ -15,11 +14,10 @@ from msgspec import Raw
 
 _items = msgspec.json.Decoder(list[Raw]).decode
 _entries = msgspec.json.Decoder(dict[str, Raw]).decode
-_text = msgspec.json.Decoder(str).decode
+_decode_scalar = msgspec.json.Decoder(bool | int | float | str | None).decode
 
 _FIRST_ITEM = re.compile(rb"\[[ \t\r\n]*(.)", re.DOTALL)
-_NULL = b"null"
-_OPENING = re.compile(rb"[\[{]")
+_NULL = Raw(b"null")
 # Neither Python nor pydantic reads an integer of more than 4300 digits.
 _LONGEST_SCALAR = 4400
 _TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
@@ -84,14 +82,15 @@ def _first_item(raw: Raw) -> bytes | None:
     return found[1] if found else None
 
 
-def _scalar(raw: Raw) -> object:
+def _scalar(raw: Raw) -> bool | int | float | str | None:
     """A string, number or boolean; None for anything else and for what is absurdly long."""
-    if not 0 < len(raw) <= _LONGEST_SCALAR or _OPENING.match(raw):
+    if not 0 < len(raw) <= _LONGEST_SCALAR:
         return None
     try:
-        return json.loads(bytes(raw))
-    except ValueError:  # more digits than Python reads, or bytes that are no text
+        value: bool | int | float | str | None = _decode_scalar(raw)
+    except msgspec.DecodeError:
         return None
+    return value
 
 
 def _number_in(value: str) -> int | float | None:

@@ -47,7 +47,13 @@ __all__ = [
     "measure",
 ]
 
-# Bodies above this are measured off the event loop.
+# A body above this is better measured off the event loop. Measuring takes, on one core:
+#               one text or image   list of short inputs
+#     64 KiB         0.02 ms              0.07 ms
+#      1 MiB         0.2 ms               1.0 ms
+#     16 MiB         3.5 ms               27 ms
+# A thread does not make it parallel (one call holds the interpreter lock throughout), but the loop
+# gets a turn between two bodies instead of none while twenty of them are measured.
 LARGE_BODY_BYTES = 1024 * 1024
 
 # No engine runs so many; vLLM refuses n above 16,384 unless it is told otherwise.

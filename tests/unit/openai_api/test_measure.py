@@ -1,0 +1,305 @@
+"""How many seats a request takes: field names and meanings of vLLM 0.32's request classes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from proxy.openai_api.measure import MAX_SEATS, Measured, RequestShape, measure
+from proxy.openai_api.request_fields import UnreadableBodyError
+
+JSON_TYPE = b"application/json"
+MESSAGES = [{"role": "user", "content": "hello"}]
+PARTS = [{"role": "user", "content": [{"type": "text"}, {"type": "image_url"}, {"type": "text"}]}]
+
+
+def measured(shape: RequestShape, **fields: object) -> Measured:
+    return measure(shape, JSON_TYPE, json.dumps(fields).encode())
+
+
+def seats(shape: RequestShape, **fields: object) -> int:
+    return measured(shape, **fields).seats
+
+
+# Width -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "width"),
+    [
+        ({}, 1),
+        ({"n": 4}, 4),
+        ({"n": None}, 1),
+        ({"best_of": 8}, 8),
+        ({"n": 2, "best_of": 8}, 8),
+        ({"n": 8, "best_of": 2}, 8),
+        ({"n": 5, "use_beam_search": True}, 5),
+        ({"n": "4"}, 4),
+        ({"n": 4.0}, 4),
+        ({"n": True}, 1),
+    ],
+)
+@pytest.mark.parametrize("shape", [RequestShape.CHAT, RequestShape.COMPLETIONS])
+def test_every_choice_takes_a_seat(
+    shape: RequestShape, fields: dict[str, object], width: int
+) -> None:
+    assert seats(shape, messages=MESSAGES, prompt="a", **fields) == width
+
+
+@pytest.mark.parametrize("n", [0, -1, 1e9, 2**70, 1e308, 4.5, "four", [], {}, [4], MAX_SEATS + 1])
+def test_what_the_engine_will_refuse_waits_for_that_in_one_seat(n: object) -> None:
+    assert seats(RequestShape.CHAT, messages=MESSAGES, n=n) == 1
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [RequestShape.RESPONSES, RequestShape.MESSAGES, RequestShape.EMBEDDINGS, RequestShape.RERANK],
+)
+def test_n_means_nothing_where_the_engine_samples_once(shape: RequestShape) -> None:
+    assert seats(shape, messages=MESSAGES, input="a", n=7) == 1
+
+
+# Sequences ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sequences"),
+    [("a", 1), (["a", "b"], 2), ([1, 2, 3], 1), ([[1, 2], [3], [4]], 3), ([], 1), (None, 1)],
+)
+def test_every_prompt_takes_n_seats(prompt: object, sequences: int) -> None:
+    assert seats(RequestShape.COMPLETIONS, prompt=prompt, n=2) == 2 * sequences
+
+
+def test_prompts_given_as_embeddings_are_prompts_too() -> None:
+    assert seats(RequestShape.COMPLETIONS, prompt_embeds=["x", "y"]) == 2
+    assert seats(RequestShape.COMPLETIONS, prompt="a", prompt_embeds=["x", "y"]) == 3
+    assert seats(RequestShape.COMPLETIONS, prompt="a", prompt_embeds=None) == 1
+
+
+def test_content_parts_are_one_prompt() -> None:
+    assert seats(RequestShape.CHAT, messages=PARTS) == 1
+    assert seats(RequestShape.CHAT_BATCH, messages=PARTS) == 1
+
+
+def test_a_batch_takes_a_seat_for_each_conversation() -> None:
+    assert seats(RequestShape.CHAT_BATCH, messages=[MESSAGES, MESSAGES, PARTS]) == 3
+
+
+@pytest.mark.parametrize(
+    "shape", [RequestShape.EMBEDDINGS, RequestShape.POOLING, RequestShape.CLASSIFY]
+)
+def test_every_pooling_input_takes_a_seat(shape: RequestShape) -> None:
+    assert seats(shape, input=["a"] * 300) == 300
+    assert seats(shape, input=[[1, 2], [3]]) == 2
+    assert seats(shape, input=[1, 2, 3]) == 1
+    assert seats(shape, messages=MESSAGES) == 1
+    assert seats(shape, messages=[MESSAGES, MESSAGES]) == 2
+    assert seats(shape, input=[MESSAGES, MESSAGES]) == 2
+
+
+@pytest.mark.parametrize("field", ["texts", "images", "inputs"])
+def test_coheres_embed_counts_its_own_inputs(field: str) -> None:
+    assert seats(RequestShape.EMBED_V2, **{field: [{"content": []}] * 4}) == 4
+
+
+@pytest.mark.parametrize(
+    ("queries", "documents"),
+    [("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2")],
+)
+def test_a_score_takes_a_seat_for_each_pair(queries: str, documents: str) -> None:
+    assert seats(RequestShape.SCORE, **{queries: "q", documents: ["a", "b", "c"]}) == 3
+    assert seats(RequestShape.SCORE, **{queries: ["p", "q"], documents: ["a", "b"]}) == 2
+    assert seats(RequestShape.SCORE, **{queries: "q", documents: "a"}) == 1
+
+
+def test_reranking_takes_a_seat_for_each_document() -> None:
+    assert seats(RequestShape.RERANK, query="q", documents=["a"] * 40) == 40
+    assert seats(RequestShape.RERANK, query="q", documents={"content": [1, 2]}) == 1
+
+
+def test_generative_scoring_takes_a_seat_for_each_item() -> None:
+    assert seats(RequestShape.GENERATIVE_SCORING, query="q", items=[[1], [2]]) == 2
+
+
+def test_a_structured_decision_takes_a_seat_for_each_question() -> None:
+    assert seats(RequestShape.SYSTEMONE, state="s", questions={"a": {}, "b": {}, "c": {}}) == 3
+
+
+def test_token_generation_is_sampled_as_its_nested_parameters_say() -> None:
+    asked = measured(
+        RequestShape.GENERATE, token_ids=[1, 2], sampling_params={"n": 3, "max_tokens": 7}, n=99
+    )
+    assert (asked.seats, asked.max_tokens) == (3, 7)
+    assert seats(RequestShape.GENERATE, token_ids=[1], sampling_params=[3]) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "width"),
+    [
+        ({"messages": MESSAGES, "n": 4}, 4),
+        ({"prompt": ["a", "b"], "n": 4}, 8),
+        ({"input": ["a", "b", "c"]}, 3),
+        ({"text_1": "q", "text_2": ["a", "b"]}, 2),
+        ({"query": "q", "documents": ["a", "b"]}, 2),
+    ],
+)
+def test_a_dispatching_route_is_counted_as_whatever_it_may_become(
+    fields: dict[str, object], width: int
+) -> None:
+    assert seats(RequestShape.INVOCATIONS, **fields) == width
+
+
+def test_seats_have_an_upper_end() -> None:
+    assert seats(RequestShape.COMPLETIONS, prompt=["a"] * 2000, n=MAX_SEATS) == MAX_SEATS
+
+
+# The other facts ---------------------------------------------------------------------------------
+
+
+def test_the_facts_for_later_estimates() -> None:
+    asked = measured(
+        RequestShape.CHAT, model="tiny", stream=True, messages=MESSAGES, max_tokens=100
+    )
+    assert asked == Measured(
+        seats=1,
+        stream=True,
+        prompt_bytes=len(json.dumps(MESSAGES)),
+        max_tokens=100,
+        model="tiny",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "max_tokens"),
+    [
+        ({"max_completion_tokens": 5, "max_tokens": 9}, 5),
+        ({"max_output_tokens": 5}, 5),
+        ({"max_completion_tokens": None, "max_tokens": "9"}, 9),
+        ({"max_tokens": 0}, 0),
+        ({"max_tokens": -1}, None),
+        ({"max_tokens": 2**40}, None),
+        ({}, None),
+    ],
+)
+def test_the_newer_name_for_the_output_length_goes_first(
+    fields: dict[str, object], max_tokens: int | None
+) -> None:
+    assert measured(RequestShape.CHAT, messages=MESSAGES, **fields).max_tokens == max_tokens
+
+
+# Content types -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        b"application/json",
+        b"Application/JSON; charset=utf-8",
+        b" application/json ",
+        b"",
+        b"application/vnd.api+json",
+    ],
+)
+def test_whatever_an_engine_may_read_as_json_is_counted(content_type: bytes) -> None:
+    assert measure(RequestShape.CHAT, content_type, b'{"n": 4}').seats == 4
+
+
+@pytest.mark.parametrize(
+    "content_type", [b"multipart/form-data; boundary=x", b"text/plain", b"application/octet-stream"]
+)
+def test_a_body_of_another_type_is_not_looked_at(content_type: bytes) -> None:
+    assert measure(RequestShape.CHAT, content_type, b"--x\r\nanything \xff") == Measured(seats=1)
+
+
+def test_an_opaque_body_is_not_looked_at_even_if_it_says_it_is_json() -> None:
+    assert measure(RequestShape.OPAQUE, JSON_TYPE, b"{not json") == Measured(seats=1)
+
+
+# Anything ----------------------------------------------------------------------------------------
+
+READABLE = [shape for shape in RequestShape if shape is not RequestShape.OPAQUE]
+FIELDS = [
+    "n", "best_of", "stream", "model", "prompt", "prompt_embeds", "messages", "input", "texts",
+    "questions", "documents", "items", "data_1", "sampling_params", "max_tokens", "other",
+]  # fmt: skip
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 40)
+    | st.integers()
+    | st.floats()
+    | st.text(alphabet=st.characters(codec=None))
+    | st.integers(-3, 40).map(str),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
+)
+
+
+@given(shape=st.sampled_from(READABLE), body=st.binary())
+def test_arbitrary_bytes_are_measured_or_unreadable(shape: RequestShape, body: bytes) -> None:
+    try:
+        assert measure(shape, JSON_TYPE, body).seats >= 1
+    except UnreadableBodyError:
+        return
+
+
+@given(
+    shape=st.sampled_from(READABLE),
+    fields=st.dictionaries(st.sampled_from(FIELDS), VALUES),
+)
+def test_any_object_takes_at_least_one_seat(shape: RequestShape, fields: dict[str, Any]) -> None:
+    assert 1 <= seats(shape, **fields) <= MAX_SEATS
+
+
+_INTEGER = TypeAdapter(int)
+
+
+def engine_integer(value: object) -> int | None:
+    """The integer pydantic's lax mode makes of a value, None when it refuses."""
+    try:
+        return _INTEGER.validate_python(value)
+    except ValidationError:
+        return None
+
+
+def engine_prompts(value: object) -> int:
+    """vLLM's prompt_to_seq and conversation_to_seq, over what json.loads gave."""
+    if value is None:
+        return 0
+    if isinstance(value, list) and value and isinstance(value[0], (str, list)):
+        return len(value)
+    return 1
+
+
+def engine_sequences(fields: dict[str, Any]) -> int | None:
+    """What the engine would run for a completion; None when it refuses the sampling."""
+    widths = [engine_integer(fields[name]) for name in ("n", "best_of") if fields.get(name)]
+    if any(width is None or not 1 <= width <= MAX_SEATS for width in widths):
+        return None
+    prompts = engine_prompts(fields.get("prompt")) + engine_prompts(fields.get("prompt_embeds"))
+    return min(max(widths, default=1) * max(prompts, 1), MAX_SEATS)
+
+
+@given(
+    fields=st.dictionaries(st.sampled_from(["n", "best_of", "prompt", "prompt_embeds"]), VALUES),
+    ascii_only=st.booleans(),
+)
+def test_counts_agree_with_a_slow_reading_by_json_and_pydantic(
+    fields: dict[str, Any], ascii_only: bool
+) -> None:
+    body = json.dumps(fields, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    expected = engine_sequences(json.loads(body))
+    if expected is not None:
+        assert measure(RequestShape.COMPLETIONS, JSON_TYPE, body).seats == expected
+
+
+@given(value=st.integers(1, 5000).map(str) | st.text("0123456789+-_. eE", max_size=12))
+def test_no_spelling_of_an_integer_hides_choices(value: str) -> None:
+    wanted = engine_integer(value)
+    if wanted is not None and 1 <= wanted <= MAX_SEATS:
+        assert seats(RequestShape.CHAT, n=value) == wanted
