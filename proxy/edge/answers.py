@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.openai_api.errors import error_body
 
 if TYPE_CHECKING:
@@ -84,4 +85,9 @@ def _head(answer: OwnAnswer, length: int, extra_headers: RawHeaders) -> dict[str
         *answer.headers,
         *extra_headers,
     ]
-    return {"type": "http.response.start", "status": answer.status, "headers": headers}
+    return {
+        "type": "http.response.start",
+        "status": answer.status,
+        "headers": headers,
+        BODY_FOLLOWS: True,
+    }

@@ -7,7 +7,8 @@ replaced. What is added:
   answer;
 - the head of a request is bounded in size (431) and in time (408), an upload that goes on after
   its answer is bounded in time, and so is a client that does not read;
-- a pipelined request does not stop us from seeing that the client has left;
+- a pipelined request does not stop us from seeing that the client has left, nor from telling the
+  request that runs, as uvicorn would tell only the one that was read last;
 - a request to upgrade that we do not follow (`h2c`, as Java's client sends it) is served and its
   connection closed, because the parser cannot go on after it;
 - the application can break a connection off, and can answer an HTTP/1.0 client without chunks.
@@ -15,20 +16,19 @@ replaced. What is added:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from urllib.parse import unquote
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.edge.response_cycle import ResponseCycle
 from proxy.openai_api.errors import error_body
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 CONNECTION_EXTENSION: Final = "sluice.connection"
 """Key in an ASGI scope's extensions under which a ClientConnection is found."""
@@ -64,13 +64,8 @@ class ClientConnection:
 
     def end_body_by_closing(self) -> None:
         """Before the response start: no chunked framing, the body ends with the connection."""
-        cycle = self._protocol.cycle
-        cycle.chunked_encoding = False
-        cycle.expected_content_length = 1 << 62
-
-    def body_complete(self) -> None:
-        """Before the last body event of a response whose body ends with the connection."""
-        self._protocol.cycle.expected_content_length = 0
+        if (cycle := self._protocol.cycle) is not None:
+            cycle.ends_with_connection = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +78,14 @@ class ConnectionLimits:
 
 class SluiceProtocol(HttpToolsProtocol):
     """One client connection. `reading_since` is when the request now arriving began, on the loop's
-    clock; None while none is."""
+    clock; None while none is. `running` is the request that was begun last: uvicorn's `cycle` is
+    the one whose head was read last, which may have to wait for its turn."""
 
+    cycle: ResponseCycle | None  # type: ignore[assignment]  # uvicorn's forgets that it begins as None
     reading_since: float | None = None
+    running: ResponseCycle
+    _has_begun = False
+    _is_deaf = False
     _in_head = False
     _head_bytes = 0
     _unsent_bytes = 0
@@ -97,7 +97,16 @@ class SluiceProtocol(HttpToolsProtocol):
         self.reading_since = self.loop.time()
         self._in_head = True
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.pipeline.clear()
+        if self._has_begun and not self.running.response_complete:
+            self.running.disconnected = True
+            self.running.message_event.set()
+
     def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
             # Counted per read, after parsing: a head that came whole with its body costs nothing.
@@ -117,15 +126,50 @@ class SluiceProtocol(HttpToolsProtocol):
         self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
+        """As uvicorn's, but for the cycle's class, and for what it costs: no limit_concurrency
+        (admission is ours), no app state, and the URL taken apart by hand where it is a path."""
         self._in_head = False
-        super().on_headers_complete()
-        if self.pipeline:
-            # uvicorn stops reading until the running request is answered, and with that would
-            # no longer see its client leave. Reading goes on, within a bound.
-            if len(self.pipeline) > _MAX_PIPELINED:
-                self.transport.close()
-            else:
-                self.flow.resume_reading()
+        parser = self.parser
+        http_version = parser.get_http_version()
+        self.scope["method"] = parser.get_method().decode("ascii")
+        self.scope["http_version"] = http_version
+        self._set_target(self.url)
+        previous = self.cycle
+        self.cycle = ResponseCycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=[],
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=http_version != "1.0" and parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if previous is None or previous.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self._queue_pipelined(self.cycle)
+
+    def _set_target(self, url: bytes) -> None:
+        if url.startswith(b"/"):
+            raw_path, _, query = url.partition(b"?")
+        else:  # absolute form, which clients of a forward proxy use; or no path at all
+            parsed = httptools.parse_url(url)
+            raw_path, query = parsed.path or b"", parsed.query or b""
+        path = raw_path.decode("ascii")
+        self.scope["path"] = unquote(path) if "%" in path else path
+        self.scope["raw_path"] = raw_path
+        self.scope["query_string"] = query
+
+    def _queue_pipelined(self, cycle: ResponseCycle) -> None:
+        # uvicorn stops reading until the running request is answered, and with that would no
+        # longer see its client leave. Here reading goes on, within a bound.
+        self.pipeline.appendleft((cycle, self.app))
+        if len(self.pipeline) > _MAX_PIPELINED:
+            self.transport.close()
 
     def on_message_complete(self) -> None:
         self.reading_since = None
@@ -152,20 +196,21 @@ class SluiceProtocol(HttpToolsProtocol):
     @property
     def _may_add_to_unsent(self) -> bool:
         """While it may, a buffer that does not shrink says nothing about the client."""
-        cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type forgets that it begins so
+        cycle = self.cycle
         answering = cycle is not None and not cycle.response_complete
         return answering and not self.flow.write_paused and not self.transport.is_closing()
 
     def _end_slow_request(self, arriving_for_s: float, limit_s: float) -> None:
         if arriving_for_s < limit_s:
             return
+        cycle = self.cycle
         if self._in_head:
             if self._head_bytes:
                 message = f"The request head did not arrive within {limit_s:g} s."
                 self._refuse(408, "body_timeout", message)
-            elif self.cycle is None:
+            elif cycle is None:
                 self.transport.close()  # connected and never said a word
-        elif self.cycle.response_complete and arriving_for_s > 2 * limit_s:
+        elif cycle is not None and cycle.response_complete and arriving_for_s > 2 * limit_s:
             # While the application waits for a body it times it itself; this one was answered
             # early and is still being sent.
             self.transport.close()
@@ -177,7 +222,7 @@ class SluiceProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if self.pipeline:
             self.transport.close()  # several answers are due before this one could be
-        elif _answers_earlier_request(cycle):
+        elif cycle is not None and _answers_earlier_request(cycle):
             cycle.keep_alive = False  # what cannot be read comes after it and is never answered
         else:
             body = error_body(message, "invalid_request_error", code)
@@ -189,11 +234,9 @@ class SluiceProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
-def _answers_earlier_request(cycle: RequestResponseCycle | None) -> bool:
+def _answers_earlier_request(cycle: ResponseCycle) -> bool:
     """Whether this is a request that was read whole, or is being answered already."""
-    if cycle is None or cycle.response_complete:
-        return False
-    return cycle.response_started or not cycle.more_body
+    return not cycle.response_complete and (cycle.response_started or not cycle.more_body)
 
 
 _PHRASES = {

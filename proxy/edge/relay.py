@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from proxy.edge.connection import CONNECTION_EXTENSION
+from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.upstream.header_rules import has_field
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ class Relay:
         self.speaks_sse = not announced and _is_plain_sse(headers)
         self.started = True
         await self._send(
-            {"type": "http.response.start", "status": response.status, "headers": headers}
+            {
+                "type": "http.response.start",
+                "status": response.status,
+                "headers": headers,
+                BODY_FOLLOWS: response.is_readable,
+            }
         )
         more_body = True
         while more_body:
@@ -75,8 +81,6 @@ class Relay:
             self.body_bytes += len(chunk)
             # With the engine's last byte the answer is over; saying so at once saves a send.
             more_body = bool(chunk) and not response.is_exhausted
-            if not more_body and self._closing is not None:
-                self._closing.body_complete()
             await self._send({"type": "http.response.body", "body": chunk, "more_body": more_body})
 
     def _end_body_by_closing(self) -> None:

@@ -120,6 +120,11 @@ class Connection(asyncio.Protocol):
         return self._parser.headers
 
     @property
+    def is_readable(self) -> bool:
+        """read() has something to return: bytes, or the end of the body."""
+        return self._parser.buffered > 0 or self._parser.complete
+
+    @property
     def is_exhausted(self) -> bool:
         """The response is complete and every byte of it has been read."""
         return self._parser.complete and not self._parser.buffered

@@ -22,9 +22,6 @@ What differs from the own pool, because httpx 0.28 over httpcore 1.0 and h11 0.1
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import socket
 import ssl
 from math import inf
 from typing import TYPE_CHECKING, Self
@@ -38,18 +35,20 @@ from proxy.upstream.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
+from proxy.upstream.httpx_attempt import Attempt, shut_down
 from proxy.upstream.pool import IDLE_EXPIRY_S
 from proxy.upstream.port import UpstreamTimeouts
-from proxy.upstream.request_sender import SLICE_BYTES, encode_head, framing_fields
+from proxy.upstream.request_sender import encode_head
 from proxy.upstream.response_head import MAX_HEAD_BYTES, head_size, violation_of_head
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
-    from typing import Any
 
     from proxy.upstream.address import UpstreamAddress
     from proxy.upstream.port import RawHeaders, UpstreamRequest
+
+    _Reading = asyncio.Task[bytes]
 
 # How httpcore words an end of stream; it has no exception of its own for it.
 _ENDED_EARLY = ("Server disconnected", "peer closed connection")
@@ -88,7 +87,8 @@ class HttpxUpstream:
         self._is_closed = True
         await self._kept.aclose()
         await self._unkept.aclose()
-        await asyncio.gather(*self._closings)
+        if self._closings:
+            await asyncio.wait(self._closings)
 
     # What an exchange calls.
 
@@ -97,31 +97,52 @@ class HttpxUpstream:
         if self._is_closed:
             raise UpstreamConnectError(self._says("the client is closed"))
         encode_head(request)  # raises ValueError for what must not reach the wire
-        attempt = _Attempt(request, self._origin, self._timeouts)
+        attempt = Attempt(request, self._origin, self._timeouts)
         try:
             return await self._send(attempt, self._kept, total_at)
         except UpstreamClosedError:
             if attempt.is_fresh:
                 raise
-        attempt = _Attempt(request, self._origin, self._timeouts)
+        attempt = Attempt(request, self._origin, self._timeouts)
         return await self._send(attempt, self._unkept, total_at)
 
     async def _send(
-        self, attempt: _Attempt, transport: httpx.AsyncHTTPTransport, total_at: float
+        self, attempt: Attempt, transport: httpx.AsyncHTTPTransport, total_at: float
     ) -> httpx.Response:
+        sending = asyncio.ensure_future(transport.handle_async_request(attempt.request))
         try:
             async with asyncio.timeout_at(_or_none(total_at)), attempt.first_byte:
-                response = await transport.handle_async_request(attempt.request)
+                response = await asyncio.shield(sending)
         except httpx.LocalProtocolError as error:
             raise ValueError(str(error)) from error
         except (httpx.HTTPError, TimeoutError) as error:
+            self._abandon(attempt, sending)
             raise self.error_for(error) from error
+        except BaseException:
+            self._abandon(attempt, sending)
+            raise
         attempt.use_idle_timeout()
         violation = _violation(response)
         if violation is not None:
-            await self.close_now(response)
+            shut_down(response.extensions["network_stream"])
+            await self.close(response)
             raise UpstreamProtocolError(self._says(violation))
         return response
+
+    def _abandon(self, attempt: Attempt, sending: asyncio.Task[httpx.Response]) -> None:
+        if not sending.done():
+            attempt.abandon(sending)
+        self._keep_until_done(asyncio.ensure_future(_bury(sending)))
+
+    async def close(self, response: httpx.Response, reading: _Reading | None = None) -> None:
+        """Gives the connection back if the response was read to its end; else closes it."""
+        closing = asyncio.ensure_future(_close(response, reading))
+        self._keep_until_done(closing)
+        await asyncio.shield(closing)  # it goes on when whoever asked for it is cancelled (again)
+
+    def _keep_until_done(self, closing: asyncio.Task[None]) -> None:
+        self._closings.add(closing)
+        closing.add_done_callback(self._closings.discard)
 
     def error_for(self, error: Exception) -> UpstreamError:
         """The error of our closed set that an httpx error stands for."""
@@ -150,23 +171,6 @@ class HttpxUpstream:
         total_s = self._timeouts.total_s
         return inf if total_s is None else asyncio.get_running_loop().time() + total_s
 
-    async def close_now(self, response: httpx.Response) -> None:
-        """Closes the connection under an unfinished response.
-
-        httpcore waits for a lock before it closes, and a second cancellation in that moment would
-        leave the connection open for good. So the socket is shut down first, and the rest is
-        done in a task of its own that no cancellation of ours reaches.
-        """
-        _shut_down(response)
-        await self.release(response)
-
-    async def release(self, response: httpx.Response) -> None:
-        """Gives the connection back, if the response is complete; else closes it."""
-        closing = asyncio.ensure_future(response.aclose())
-        self._closings.add(closing)
-        closing.add_done_callback(self._closings.discard)
-        await asyncio.shield(closing)
-
     def _says(self, what: str) -> str:
         return f"engine at {self._peer}: {what}"
 
@@ -179,10 +183,12 @@ class HttpxExchange:
         self._request = request
         self._response: httpx.Response | None = None
         self._parts: AsyncIterator[bytes] | None = None
+        self._reading: _Reading | None = None
         self._failure: UpstreamError | None = None
         self._total_at = inf
         self.status = 0
         self.headers: RawHeaders = []
+        self.is_readable = False  # httpx does not tell
         self.is_exhausted = False
 
     async def __aenter__(self) -> Self:
@@ -204,10 +210,9 @@ class HttpxExchange:
         self._parts = None
         if response is None:
             return
-        if self.is_exhausted:
-            await self._upstream.release(response)
-        else:
-            await self._upstream.close_now(response)
+        if not self.is_exhausted:
+            shut_down(response.extensions["network_stream"])
+        await self._upstream.close(response, self._reading)
 
     async def read(self) -> bytes:
         """See UpstreamResponse.read."""
@@ -217,63 +222,13 @@ class HttpxExchange:
             raise self._failure
         try:
             async with asyncio.timeout_at(_or_none(self._total_at)):
-                part = await anext(self._parts, b"")  # httpcore yields no empty part
+                self._reading = asyncio.ensure_future(_next_part(self._parts))
+                part = await asyncio.shield(self._reading)
         except (httpx.HTTPError, TimeoutError) as error:
             self._failure = self._upstream.error_for(error)
             raise self._failure from error
         self.is_exhausted = not part
         return part
-
-
-class _Attempt:
-    """One try at one request, as httpx wants it told."""
-
-    def __init__(
-        self, request: UpstreamRequest, origin: httpx.URL, timeouts: UpstreamTimeouts
-    ) -> None:
-        self._timeouts = timeouts
-        self.is_fresh = False
-        self.first_byte = asyncio.timeout(None)
-        # httpcore looks the values up when it needs them, so they can change on the way. "write"
-        # bounds one slice of the body; while the head is awaited `first_byte` does the timing.
-        self._limits: dict[str, float | None] = {
-            "connect": timeouts.connect_s,
-            "write": timeouts.idle_s,
-            "read": None,
-            "pool": None,
-        }
-        self.request = httpx.Request(
-            request.method,
-            origin,
-            headers=[
-                # h11 insists on values without the blanks that may surround them on the wire.
-                (name, value.strip(b" \t"))
-                for name, value in [*request.headers, *framing_fields(request)]
-            ],
-            stream=_Slices(request.body),
-            extensions={"target": request.target, "timeout": self._limits, "trace": self._trace},
-        )
-
-    def use_idle_timeout(self) -> None:
-        self._limits["read"] = self._timeouts.idle_s
-
-    async def _trace(self, event: str, _info: dict[str, Any]) -> None:
-        if event == "connection.connect_tcp.started":
-            self.is_fresh = True
-        elif event == "http11.send_request_body.complete":
-            now = asyncio.get_running_loop().time()
-            self.first_byte.reschedule(now + self._timeouts.first_byte_s)
-
-
-class _Slices(httpx.AsyncByteStream):
-    """A request body in pieces, each of which may take as long as a write may take."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for start in range(0, len(self._body), SLICE_BYTES):
-            yield self._body[start : start + SLICE_BYTES]
 
 
 def _transport(
@@ -298,13 +253,24 @@ def _violation(response: httpx.Response) -> str | None:
     return violation_of_head(version, response.status_code, fields)
 
 
-def _shut_down(response: httpx.Response) -> None:
-    """FIN, at once. By way of a second descriptor: uvloop's socket object offers no more."""
-    connected = response.extensions["network_stream"].get_extra_info("socket")
-    with contextlib.suppress(OSError):
-        twin = socket.socket(fileno=os.dup(connected.fileno()))
-        with twin:
-            twin.shutdown(socket.SHUT_RDWR)
+async def _next_part(parts: AsyncIterator[bytes]) -> bytes:
+    return await anext(parts, b"")  # httpcore yields no empty part
+
+
+async def _close(response: httpx.Response, reading: _Reading | None) -> None:
+    if reading is not None:
+        await asyncio.wait([reading])  # it ends: its socket was shut down
+        if not reading.cancelled():
+            reading.exception()  # looked at, or asyncio complains
+    await response.aclose()
+
+
+async def _bury(sending: asyncio.Task[httpx.Response]) -> None:
+    """Sees an abandoned attempt to its end, and closes what it brought."""
+    await asyncio.wait([sending])
+    if not sending.cancelled() and sending.exception() is None:
+        shut_down(sending.result().extensions["network_stream"])
+        await sending.result().aclose()
 
 
 def _said(error: BaseException) -> str:

@@ -226,6 +226,11 @@ class Exchange:
         return self._entered().read()
 
     @property
+    def is_readable(self) -> bool:
+        """See UpstreamResponse.is_readable."""
+        return self._entered().is_readable
+
+    @property
     def is_exhausted(self) -> bool:
         """See UpstreamResponse.is_exhausted."""
         return self._entered().is_exhausted

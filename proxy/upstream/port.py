@@ -53,6 +53,11 @@ class UpstreamResponse(Protocol):
         """The body is complete and all of it has been read: the next `read()` gives b"". False
         promises nothing. Lets a relay mark its last chunk as the last one."""
 
+    @property
+    def is_readable(self) -> bool:
+        """`read()` would return without waiting. False promises nothing. Lets a relay send the
+        head together with the first of the body."""
+
     async def read(self) -> bytes:
         """Whatever body bytes are there, at least one; b"" once the body is complete.
 

