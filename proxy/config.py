@@ -15,7 +15,7 @@ from dotenv import dotenv_values
 from pydantic import SecretStr, ValidationError
 
 from proxy.env_values.names import PREFIX, is_service_link, unknown_name_problems
-from proxy.env_values.urls import without_password
+from proxy.env_values.urls import without_secrets
 from proxy.settings import ENV_FILE, Settings, Source
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _problem(details: ErrorDetails) -> str:
 
 
 def _one_line(value: object) -> str:
-    text = without_password(str(value))
+    text = without_secrets(str(value))
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}..."
 

@@ -40,7 +40,8 @@ from proxy.env_values.scalars import (
     whole_number,
     writable_file,
 )
-from proxy.env_values.urls import parse_base_urls
+from proxy.env_values.urls import split_urls
+from proxy.upstream.address import UpstreamAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +89,12 @@ def _seconds_or_zero(meaning: str) -> FieldInfo:
     return field
 
 
+def _addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
+    for url in urls:
+        UpstreamAddress.parse(url)
+    return urls
+
+
 def _share_of_max_num_seqs(data: dict[str, Any]) -> int:
     if data["max_num_seqs"] is None:
         return 0  # refused below, in words
@@ -117,7 +124,8 @@ class Settings(BaseSettings):
     upstream_urls: Annotated[
         tuple[str, ...],
         NoDecode,
-        BeforeValidator(parse_base_urls),
+        BeforeValidator(split_urls),
+        AfterValidator(_addresses),
         _meaning(
             "Base URL of the engine; with or without a trailing slash, /v1 or a path prefix.",
             "a base URL",

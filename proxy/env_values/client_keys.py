@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SEPARATOR = re.compile(r"[,\r\n]")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = re.compile(r"[!-~]{1,1024}")
 
@@ -39,12 +38,9 @@ def parse_client_keys(text: str, first: int = 1) -> tuple[tuple[str, str], ...]:
     A line that starts with # is a comment. Raises ValueError, which names the position of the
     entry and quotes nothing of it.
     """
-    pairs: list[tuple[str, str]] = []
-    for part in _SEPARATOR.split(text):
-        entry = part.strip()
-        if entry and not entry.startswith("#"):
-            pairs.append(_named_key(entry, first + len(pairs)))
-    return tuple(pairs)
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]
+    return tuple(_named_key(entry, first + index) for index, entry in enumerate(entries))
 
 
 def merge_client_keys(*sources: tuple[tuple[str, str], ...]) -> dict[str, str]:

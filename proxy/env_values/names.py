@@ -46,6 +46,7 @@ def unknown_name_problems(given: Mapping[str, str | None], known: Collection[str
 def _unknown(name: str, known: Collection[str]) -> str:
     if _LATER.fullmatch(name):
         return f"{name}: arrives in a later version; this one does not know it yet"
-    nearest = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else "docs/settings.md lists the known ones"
+    endings = [other.removeprefix(PREFIX) for other in known]
+    nearest = difflib.get_close_matches(name.removeprefix(PREFIX), endings, n=1, cutoff=0.4)
+    hint = f"did you mean {PREFIX}{nearest[0]}?" if nearest else "docs/settings.md lists them all"
     return f"{name}: no such setting; {hint}"

@@ -1,0 +1,83 @@
+"""Single values and their rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import SecretStr
+
+from proxy.env_values.scalars import (
+    header_safe_secret,
+    host_name,
+    lower_case,
+    one_process,
+    readable_file,
+    whole_number,
+    writable_file,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "::1", "localhost", "gpu-1.internal", "fe80::1%eth0"]
+)
+def test_names_and_addresses_are_hosts(host: str) -> None:
+    assert host_name(host) == host
+
+
+@pytest.mark.parametrize("host", ["", "http://x", "a b", "[::1]", "x/y", "a\nb"])
+def test_anything_else_is_no_host(host: str) -> None:
+    with pytest.raises(ValueError, match="must be a host name"):
+        host_name(host)
+
+
+@pytest.mark.parametrize("key", ["a b", "a\nb", "ké", ""])
+def test_a_key_that_cannot_travel_in_a_header_is_refused_unseen(key: str) -> None:
+    with pytest.raises(ValueError, match="printable ASCII without blanks"):
+        header_safe_secret(SecretStr(key))
+
+
+def test_a_key_may_be_absent() -> None:
+    assert header_safe_secret(None) is None
+
+
+def test_words_are_read_without_regard_to_case() -> None:
+    assert lower_case("INFO") == "info"
+    assert lower_case(5) == 5
+
+
+def test_digits_are_a_number_and_the_rest_stays_for_the_type_to_refuse() -> None:
+    assert whole_number("503") == 503
+    assert whole_number("busy") == "busy"
+    assert whole_number(429) == 429
+
+
+def test_one_process_is_all_there_is() -> None:
+    assert one_process("1") == "1"
+    for value in ("2", "0", "auto", 4):
+        with pytest.raises(ValueError, match="SLUICE_REDIS_URL"):
+            one_process(value)
+
+
+def test_a_file_to_read_must_be_there(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.touch()
+    assert readable_file(file) == file
+    assert readable_file(None) is None
+    for path in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(ValueError, match="can be read"):
+            readable_file(path)
+
+
+def test_a_file_to_write_may_be_new_but_not_its_directory(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    assert writable_file(file) == file
+    file.touch()
+    assert writable_file(file) == file
+    assert writable_file(None) is None
+    for path in (tmp_path, tmp_path / "gone" / "trace.jsonl"):
+        with pytest.raises(ValueError, match="can be written"):
+            writable_file(path)

@@ -1,0 +1,228 @@
+"""Every field: its default, its range, and that it says what it means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import ValidationError
+
+from proxy.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+
+def settings(**values: object) -> Settings:
+    given: dict[str, Any] = {"max_num_seqs": 64, **values}
+    return Settings(**given)
+
+
+def faults(**values: object) -> set[str]:
+    """Fields that are refused, "" for a rule over several."""
+    with pytest.raises(ValidationError) as caught:
+        settings(**values)
+    return {str(error["loc"][0]) if error["loc"] else "" for error in caught.value.errors()}
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    defaults = settings().model_dump(exclude={"log_format"})
+    assert defaults == {
+        "upstream_urls": ("http://127.0.0.1:8000",),
+        "upstream_api_key": None,
+        "upstream_client": "pool",
+        "host": "0.0.0.0",
+        "port": 8080,
+        "admin_host": "127.0.0.1",
+        "admin_port": 8081,
+        "max_num_seqs": 64,
+        "headroom": 0.9,
+        "max_in_flight": 57,
+        "max_seats_per_request": None,
+        "max_queue_depth": 57,
+        "queue_timeout": 5.0,
+        "overload_status": 503,
+        "api_keys": None,
+        "api_keys_file": None,
+        "max_body_bytes": 64 * 1024 * 1024,
+        "body_timeout": 30.0,
+        "connect_timeout": 5.0,
+        "first_byte_timeout": 600.0,
+        "idle_timeout": 120.0,
+        "total_timeout": None,
+        "write_timeout": 60.0,
+        "drain_timeout": 30.0,
+        "expose": (),
+        "shadow": False,
+        "workers": 1,
+        "trace_file": None,
+        "log_level": "info",
+    }
+
+
+@pytest.mark.parametrize(("terminal", "log_format"), [(True, "console"), (False, "json")])
+def test_people_get_lines_to_read_and_programs_json(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, log_format: str
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    assert settings().log_format == log_format
+
+
+# The limit ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("max_num_seqs", "headroom", "limit"),
+    [(64, 0.9, 57), (10, 0.9, 9), (100, 0.29, 29), (2, 0.1, 1), (3, 0.99, 2), (1000, 0.999, 999)],
+)
+def test_the_limit_is_the_share_rounded_down_and_at_least_one(
+    max_num_seqs: int, headroom: float, limit: int
+) -> None:
+    assert settings(max_num_seqs=max_num_seqs, headroom=headroom).max_in_flight == limit
+
+
+def test_the_limit_that_is_set_is_the_limit() -> None:
+    assert settings(max_in_flight=8).max_in_flight == 8
+    assert settings(max_num_seqs=None, max_in_flight=8).max_in_flight == 8
+
+
+def test_the_queue_is_as_long_as_the_limit_unless_it_is_set() -> None:
+    assert settings(max_in_flight=8).max_queue_depth == 8
+    assert settings(max_in_flight=8, max_queue_depth=0).max_queue_depth == 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"max_in_flight": 64}, {"max_num_seqs": 1}, {"max_num_seqs": None}, {"admin_port": 8080}],
+)
+def test_what_does_not_go_together_is_refused(values: dict[str, object]) -> None:
+    assert faults(**values) == {""}
+
+
+# Ranges ------------------------------------------------------------------------------------------
+
+TIMES = [
+    "body_timeout",
+    "connect_timeout",
+    "first_byte_timeout",
+    "idle_timeout",
+    "total_timeout",
+    "write_timeout",
+]
+TIMES_OR_ZERO = ["queue_timeout", "drain_timeout"]
+
+
+@pytest.mark.parametrize("field", [*TIMES, *TIMES_OR_ZERO])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "1e9", "soon", "5s"])
+def test_a_time_is_a_finite_sane_number_of_seconds(field: str, value: str) -> None:
+    assert field in faults(**{field: value})
+
+
+@pytest.mark.parametrize("field", TIMES)
+def test_a_timeout_of_zero_would_fail_every_request(field: str) -> None:
+    assert faults(**{field: "0"}) == {field}
+
+
+@pytest.mark.parametrize("field", TIMES_OR_ZERO)
+def test_zero_means_never_wait(field: str) -> None:
+    assert getattr(settings(**{field: "0"}), field) == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("port", ["-1", "65536", "http", "80.5", "tcp://10.0.0.1:80"]),
+        ("admin_port", ["-1", "65536"]),
+        ("max_num_seqs", ["0", "-4", "many", "1e9", "1000001"]),
+        ("max_in_flight", ["0", "-4", "nan"]),
+        ("max_seats_per_request", ["0", "x"]),
+        ("max_queue_depth", ["-1", "inf"]),
+        ("headroom", ["0", "1", "1.5", "-0.1", "nan", "inf"]),
+        ("max_body_bytes", ["0", "64MB", "1e20"]),
+        ("overload_status", ["500", "200", "busy", "-503", ""]),
+        ("upstream_client", ["aiohttp"]),
+        ("upstream_urls", ["127.0.0.1:8000", "ftp://x", "http://u:p@x", "http://x?a=1", "http://"]),
+        ("upstream_api_key", ["a b"]),
+        ("expose", ["/health", "GET /x?y"]),
+        ("shadow", ["maybe"]),
+        ("workers", ["0", "2", "auto"]),
+        ("log_level", ["loud"]),
+        ("log_format", ["xml"]),
+        ("host", ["http://x"]),
+    ],
+)
+def test_a_value_out_of_range_is_refused(field: str, values: list[str]) -> None:
+    for value in values:
+        assert field in faults(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "written", "value"),
+    [
+        ("port", "0", 0),
+        ("port", "65535", 65_535),
+        ("overload_status", "429", 429),
+        ("shadow", "true", True),
+        ("shadow", "0", False),
+        ("log_level", "DEBUG", "debug"),
+        ("log_format", "Console", "console"),
+        ("upstream_client", "httpx", "httpx"),
+        ("upstream_urls", "https://gpu:8443/engines/a/v1/", ("https://gpu:8443/engines/a/v1/",)),
+        ("expose", "POST /invocations", (("POST", "/invocations"),)),
+        ("queue_timeout", "0.25", 0.25),
+        ("workers", "1", 1),
+    ],
+)
+def test_a_value_is_read_as_it_is_written(field: str, written: str, value: object) -> None:
+    assert getattr(settings(**{field: written}), field) == value
+
+
+def test_there_is_one_engine() -> None:
+    assert settings(upstream_urls="http://gpu:1").upstream_url == "http://gpu:1"
+
+
+# Keys --------------------------------------------------------------------------------------------
+
+
+def test_client_keys_come_from_variable_and_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("b:sk-2\n")
+    keys = settings(api_keys="a:sk-1", api_keys_file=file).client_keys
+    assert {name: key.get_secret_value() for name, key in keys.items()} == {
+        "a": "sk-1",
+        "b": "sk-2",
+    }
+
+
+def test_no_client_keys_ask_nobody() -> None:
+    assert settings().client_keys == {}
+
+
+def test_no_representation_shows_a_key() -> None:
+    effective = settings(api_keys="a:canary", upstream_api_key="canary")
+    shown = f"{effective!r} {effective} {effective.model_dump()} {effective.client_keys}"
+    assert "canary" not in shown
+
+
+@pytest.mark.parametrize("written", ["a:1,a:2", "a:1,b:1", "a:", ","])
+def test_keys_that_cannot_be_told_apart_are_refused(written: str) -> None:
+    assert faults(api_keys=written) == {""}
+
+
+# Every field -------------------------------------------------------------------------------------
+
+
+def test_settings_cannot_change_after_the_start() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        settings().port = 1
+
+
+@pytest.mark.parametrize("field", Settings.model_fields)
+def test_every_field_says_what_it_means_and_what_it_must_be(field: str) -> None:
+    info = Settings.model_fields[field]
+    assert info.description is not None
+    assert info.description.endswith(".")
+    assert isinstance(info.json_schema_extra, dict)
+    assert info.json_schema_extra["rule"]
