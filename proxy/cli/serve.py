@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sluice.serve")
 
 _SIMULATED_MAX_NUM_SEQS = 64
+# Requests leave no reference cycles behind but for failed ones, so the collector may look seldom.
+_GC_THRESHOLDS = (20_000, 20, 50)
 # Descriptors besides connections: listeners, log and trace files, the event loop's own.
 _SPARE_DESCRIPTORS = 64
 
@@ -158,6 +160,7 @@ def _ready(settings: Settings, public: socket.socket, admin: socket.socket) -> N
     # What exists now lives as long as the process: the collector need not walk it again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
     _log.info(
         "settings: %s",
         " ".join(f"{row.variable}={row.value}" for row in settings_table(settings) if row.value),

@@ -74,6 +74,14 @@ class ClientWatch:
         """From here on nobody else calls receive(): the watch may."""
         self._timer = self._loop.call_later(_WATCH_AFTER_S, self._start_listening)
 
+    def stop_listening(self) -> None:
+        """The answer is out. The server now says `http.disconnect` whether or not the client has
+        left, and the work that remains (giving the engine's connection back) may take a moment."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._listener is not None:
+            self._listener.cancel()
+
     def interrupt(self, interruption: Interruption) -> None:
         """Ends the work; only the first interruption counts."""
         if self._interruption is None and self._task is not None:
@@ -94,10 +102,7 @@ class ClientWatch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._listener is not None:
-            self._listener.cancel()
+        self.stop_listening()
         task, self._task = self._task, None
         if self._interruption is None or task is None:
             return

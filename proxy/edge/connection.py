@@ -21,7 +21,7 @@ import contextlib
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import httptools
@@ -30,11 +30,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from proxy.edge.response_cycle import ResponseCycle
 from proxy.openai_api.errors import error_body
 
+if TYPE_CHECKING:
+    from starlette.types import Scope
+    from uvicorn._types import ASGI3Application
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
 CONNECTION_EXTENSION: Final = "sluice.connection"
 """Key in an ASGI scope's extensions under which a ClientConnection is found."""
 
 MAX_HEAD_BYTES: Final = 65_536
+# What may wait behind a running request. No client in use pipelines; the bounds are for attackers.
 _MAX_PIPELINED = 8
+_MAX_PIPELINED_BYTES = 65_536
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER, 0 s
 
 
@@ -62,10 +69,20 @@ class ClientConnection:
     def is_closing(self) -> bool:
         return self._protocol.transport.is_closing()
 
+    @property
+    def has_whole_request(self) -> bool:
+        """The last byte of the request is here: receive() will not have to wait for it."""
+        return not self._protocol.running.more_body
+
     def end_body_by_closing(self) -> None:
         """Before the response start: no chunked framing, the body ends with the connection."""
-        if (cycle := self._protocol.cycle) is not None:
-            cycle.ends_with_connection = True
+        self._protocol.running.ends_with_connection = True
+
+
+def client_connection(scope: Scope) -> ClientConnection | None:
+    """The connection under a request; None on a server that is not ours."""
+    connection: ClientConnection | None = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+    return connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +125,8 @@ class SluiceProtocol(HttpToolsProtocol):
         if self._is_deaf:
             return
         super().data_received(data)
+        if self.pipeline:
+            self._read_on_behind_running()
         if self._in_head and not self.transport.is_closing():
             # Counted per read, after parsing: a head that came whole with its body costs nothing.
             self._head_bytes += len(data)
@@ -168,8 +187,26 @@ class SluiceProtocol(HttpToolsProtocol):
         # uvicorn stops reading until the running request is answered, and with that would no
         # longer see its client leave. Here reading goes on, within a bound.
         self.pipeline.appendleft((cycle, self.app))
-        if len(self.pipeline) > _MAX_PIPELINED:
-            self.transport.close()
+
+    def _read_on_behind_running(self) -> None:
+        waiting = self.pipeline[0][0]
+        if len(self.pipeline) > _MAX_PIPELINED or len(waiting.body) > _MAX_PIPELINED_BYTES:
+            self._stop_listening()
+        self.flow.resume_reading()
+
+    def _stop_listening(self) -> None:
+        """What came behind the running request is not answered; the connection ends with it."""
+        self._is_deaf = True
+        self._in_head = False
+        self.reading_since = None
+        self.pipeline.clear()
+        self.cycle = self.running
+        self.running.keep_alive = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self.running = cycle  # type: ignore[assignment]  # on_headers_complete makes no other
+        self._has_begun = True
+        super()._start_asgi_task(cycle, app)
 
     def on_message_complete(self) -> None:
         self.reading_since = None
@@ -221,7 +258,7 @@ class SluiceProtocol(HttpToolsProtocol):
             return
         cycle = self.cycle
         if self.pipeline:
-            self.transport.close()  # several answers are due before this one could be
+            self._stop_listening()  # several answers are due before this one could be
         elif cycle is not None and _answers_earlier_request(cycle):
             cycle.keep_alive = False  # what cannot be read comes after it and is never answered
         else:

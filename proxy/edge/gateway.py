@@ -14,6 +14,7 @@ from proxy.admission.request import AdmissionRequest
 from proxy.edge import error_table
 from proxy.edge.answers import CLOSE, Refusal, server_timing
 from proxy.edge.client_watch import ClientWatch
+from proxy.edge.connection import client_connection
 from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
 from proxy.edge.request_headers import BadHeaderError, RequestHeaders, read_headers
 from proxy.edge.routes import Access, MethodNotAllowed, Route
@@ -107,9 +108,9 @@ class Gateway:
                 if route.access is Access.GATED:
                     request = await self._admission_request(visit, route, body)
                     async with self.controller.admit(request) as permit:
-                        await self._use(permit, visit, body)
+                        await self._use(permit, visit, watch, body)
                 else:
-                    await self._exchange(visit, next(iter(self.engines)), body)
+                    await self._exchange(visit, watch, next(iter(self.engines)), body)
             finally:
                 self.drain.leave(watch)
 
@@ -144,7 +145,11 @@ class Gateway:
 
     async def _read_body(self, visit: Visit) -> bytes:
         try:
-            body = await self.intake.read(visit.receive, visit.headers.content_length)
+            connection = client_connection(visit.scope)
+            if connection is not None and connection.has_whole_request:
+                body = await self.intake.read_whole(visit.receive)
+            else:
+                body = await self.intake.read(visit.receive, visit.headers.content_length)
         except BodyTooLargeError:
             raise Refusal(error_table.body_too_large(self.intake.max_body_bytes)) from None
         except BodyTimeoutError as late:
@@ -186,10 +191,10 @@ class Gateway:
 
     # From the permit to the last byte ----------------------------------------------------------
 
-    async def _use(self, permit: Permit, visit: Visit, body: bytes) -> None:
+    async def _use(self, permit: Permit, visit: Visit, watch: ClientWatch, body: bytes) -> None:
         visit.time_in_queue_s = permit.time_in_queue_s
         try:
-            await self._exchange(visit, permit.upstream, body)
+            await self._exchange(visit, watch, permit.upstream, body)
         except UpstreamError:
             permit.drop()
             raise
@@ -198,12 +203,13 @@ class Gateway:
         else:
             permit.complete()
 
-    async def _exchange(self, visit: Visit, upstream: str, body: bytes) -> None:
+    async def _exchange(self, visit: Visit, watch: ClientWatch, upstream: str, body: bytes) -> None:
         visit.upstream = upstream
         engine = self.engines[upstream]
         async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
             visit.engine_answered(response.status)
             await visit.relay.pass_on(response, self._answer_headers(visit, response))
+            watch.stop_listening()
 
     def _answer_headers(self, visit: Visit, response: UpstreamResponse) -> RawHeaders:
         headers = response_headers(

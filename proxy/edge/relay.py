@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from proxy.edge.connection import CONNECTION_EXTENSION
+from proxy.edge.connection import client_connection
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.upstream.header_rules import has_field
 
@@ -85,13 +85,13 @@ class Relay:
 
     def _end_body_by_closing(self) -> None:
         # uvicorn would send chunks, which an HTTP/1.0 client cannot read.
-        self._closing = _connection(self._scope)
+        self._closing = client_connection(self._scope)
         if self._closing is not None:
             self._closing.end_body_by_closing()
 
     def abort(self) -> None:
         """Drops a client that does not stop sending."""
-        connection = _connection(self._scope)
+        connection = client_connection(self._scope)
         if connection is not None:
             connection.abort()
 
@@ -101,7 +101,7 @@ class Relay:
         `last_words` (an SSE error event, or nothing) are sent first. Waits until the connection is
         gone, at most `timeout_s`, so that the server has nothing left to say about the request.
         """
-        connection = _connection(self._scope)
+        connection = client_connection(self._scope)
         if connection is None:
             raise BrokenConnection
         try:
@@ -124,11 +124,6 @@ def _is_plain_sse(headers: list[tuple[bytes, bytes]]) -> bool:
     types = [value for name, value in headers if name.lower() == b"content-type"]
     encoded = any(name.lower() == b"content-encoding" for name, _ in headers)
     return bool(types) and types[0].lower().startswith(b"text/event-stream") and not encoded
-
-
-def _connection(scope: Scope) -> ClientConnection | None:
-    connection: ClientConnection | None = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
-    return connection
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -145,6 +145,14 @@ class AsgiConnection:
     def is_closing(self) -> bool:
         return self.closed or self.aborted or self._exchange.disconnected
 
+    @property
+    def has_whole_request(self) -> bool:
+        """False promises nothing, and lets the app take the path that waits for the body."""
+        return False
+
+    def end_body_by_closing(self) -> None:
+        """Nothing is framed here."""
+
 
 class AsgiExchange:
     """One request and its response, seen from the client.
