@@ -13,11 +13,15 @@ import os
 import re
 import signal
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.process_sockets import open_descriptors, sockets_towards
+from tests.support.raw_client import ask_once, request_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -60,11 +64,10 @@ class GatewayProcess:
 
     async def metrics(self) -> Samples:
         """Every sample of the metrics page, by name and labels."""
-        async with httpx.AsyncClient(trust_env=False) as client:
-            page = (await client.get(f"{self.admin_url}/metrics")).text
+        page = await ask_once(self.admin_port, request_bytes("/metrics", b"", "GET"))
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(page)
+            for family in text_string_to_metric_families(page.body.decode())
             for sample in family.samples
         }
 
@@ -77,6 +80,38 @@ class GatewayProcess:
             if found == name and wanted <= having
         )
 
+    async def outcomes(self) -> Counter[str]:
+        """How many requests ended how, so far. The difference of two of them has no zeros."""
+        return Counter(
+            {
+                dict(labels)["outcome"]: int(value)
+                for (name, labels), value in _summed_over_routes(await self.metrics()).items()
+                if name == "sluice_requests_total"
+            }
+        )
+
+    async def until_metric(
+        self, name: str, value: float, within_s: float = 5.0, **labels: str
+    ) -> None:
+        """Waits for a metric to have a value; fails with the value that it had instead."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while (found := await self.metric(name, **labels)) != value:
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError(f"{name} is {found:g}, not {value:g}, after {within_s:g} s")
+            await asyncio.sleep(0.01)
+
+    async def until_idle(self, within_s: float = 2.0) -> None:
+        """Waits until no seat is taken and nobody waits."""
+        await self.until_metric("sluice_in_flight", 0, within_s)
+        await self.until_metric("sluice_queue_depth", 0, within_s)
+
+    def open_descriptors(self) -> int:
+        return open_descriptors(self.pid)
+
+    def sockets_towards(self, port: int) -> int:
+        """Open sockets of this process whose other end is this port."""
+        return sockets_towards(self.pid, port)
+
 
 @contextlib.asynccontextmanager
 async def gateway(
@@ -87,7 +122,10 @@ async def gateway(
     wait_until_ready: bool = True,
     **settings: object,
 ) -> AsyncIterator[GatewayProcess]:
-    """`settings` are SLUICE_ variables in lower case without the prefix. Stopped with SIGTERM."""
+    """`settings` are SLUICE_ variables in lower case without the prefix. Stopped with SIGTERM.
+
+    Fails in the end when the gateway logged a traceback, whatever the test was about.
+    """
     variables = {
         "SLUICE_UPSTREAM_URLS": upstream_url,
         "SLUICE_HOST": "127.0.0.1",
@@ -125,6 +163,8 @@ async def gateway(
             raise
         finally:
             await reading
+    tracebacks = [line for line in running.log if "Traceback" in line]
+    assert not tracebacks, f"the gateway failed inside: {tracebacks}"
 
 
 async def eventually(holds: Callable[[], bool], within_s: float = 5.0) -> None:
@@ -136,10 +176,18 @@ async def eventually(holds: Callable[[], bool], within_s: float = 5.0) -> None:
         await asyncio.sleep(0.005)
 
 
+def _summed_over_routes(samples: Samples) -> Samples:
+    summed: Samples = {}
+    for (name, labels), value in samples.items():
+        key = (name, frozenset(pair for pair in labels if pair[0] != "route"))
+        summed[key] = summed.get(key, 0.0) + value
+    return summed
+
+
 async def _collect(process: asyncio.subprocess.Process, log: list[str]) -> None:
     assert process.stderr is not None
     async for line in process.stderr:
-        log.append(line.decode(errors="replace").rstrip("\n"))
+        log.append(line.decode(errors="replace").rstrip("\n"))  # noqa: PERF401 - read while it grows
 
 
 async def _read_ports(running: GatewayProcess, reading: asyncio.Task[None]) -> None:

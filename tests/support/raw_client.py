@@ -8,9 +8,10 @@ import json
 import socket
 import struct
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Literal, Self
 
 Headers = dict[str, str]
+Farewell = Literal["fin", "rst"]
 
 
 @dataclass
@@ -117,6 +118,23 @@ class RawClient:
         else:
             answer.body = await self.reader.read()
             answer.complete = True
+
+    async def rest(self) -> tuple[bytes, bool]:
+        """What comes until the connection ends, and whether it ends with a reset."""
+        received = bytearray()
+        try:
+            while data := await self.reader.read(65_536):
+                received += data
+        except ConnectionResetError:
+            return bytes(received), True
+        return bytes(received), False
+
+    def leave(self, farewell: Farewell) -> None:
+        """Hangs up."""
+        if farewell == "rst":
+            self.reset()
+        else:
+            self.close()
 
     def close(self) -> None:
         """FIN, unless unread data makes the kernel send a reset."""

@@ -17,6 +17,10 @@ class SeenRequest:
     """Ordinal of the accepted connection, from 1."""
     at: float = 0.0
     """Loop time at which the handler was called."""
+    ended_at: float | None = None
+    """Loop time at which the answer was finished or aborted; None until then."""
+    aborted: bool = False
+    """The peer closed before the answer was finished."""
     raw_body: bytes = b""
     """As on the wire, chunk framing included."""
     body: bytes = b""
