@@ -166,9 +166,7 @@ class Settings(BaseSettings):
     headroom: Annotated[
         float,
         Field(gt=0, lt=1, allow_inf_nan=False),
-        _meaning(
-            "Share of SLUICE_MAX_NUM_SEQS that is used.", "a number above 0 and below 1", "share"
-        ),
+        _meaning("Share of SLUICE_MAX_NUM_SEQS that is used.", "a number above 0 and below 1"),
     ] = 0.9
     max_in_flight: Annotated[
         int,

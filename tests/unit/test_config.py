@@ -19,7 +19,10 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture
-def env(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def env(
+    monkeypatch: pytest.MonkeyPatch,
+    clean_environment: Path,  # noqa: ARG001 - comes first, or it would take back what is set here
+) -> pytest.MonkeyPatch:
     monkeypatch.setenv("SLUICE_MAX_NUM_SEQS", "64")
     return monkeypatch
 
@@ -102,8 +105,8 @@ def test_a_kubernetes_service_of_our_name_changes_nothing(env: pytest.MonkeyPatc
             "WORKERS",
             "4",
             (
-                "SLUICE_WORKERS=4: must be 1; more processes need SLUICE_REDIS_URL to share one limit, "
-                "which this version does not have"
+                "SLUICE_WORKERS=4: must be 1; more processes need SLUICE_REDIS_URL "
+                "to share one limit, which this version does not have"
             ),
         ),
         (

@@ -1,0 +1,208 @@
+"""`sluice check`: what is in force, what the engine can, and which limit binds first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxy.cli.settings_options import settings_options
+from proxy.cli.soundness import Machine, Verdict, full_length_requests, judge, model_length
+from proxy.config import Settings, SettingsError, load_settings, settings_table
+from proxy.upstream.address import UpstreamAddress
+from proxy.vllm.inspection import EngineReport, inspect_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_UNSOUND = 1
+_BAD_SETTINGS = 2
+_CONTAINER_MEMORY = Path("/sys/fs/cgroup/memory.max")
+
+
+@click.command()
+@settings_options(
+    "upstream_urls",
+    "max_num_seqs",
+    "headroom",
+    "max_in_flight",
+    "max_queue_depth",
+    "queue_timeout",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
+@click.pass_context
+def check(ctx: click.Context, as_json: bool, overrides: Mapping[str, object]) -> None:
+    """Print every effective setting, ask the engine what it can, and judge whether they fit.
+
+    Says which limit binds first as load rises, seats or the KV cache, and why. Nothing is sent to
+    the engine but GET /health, /version, /v1/models and /metrics.
+
+    \b
+    Exit code: 0 sound, 2 bad settings,
+    1 unsound (the engine does not answer, say).
+
+    \b
+    Examples:
+      SLUICE_MAX_NUM_SEQS=256 sluice check
+      sluice check --upstream-urls http://gpu-host:8000 --max-num-seqs 64
+      sluice check --json | jq .binding_limit
+    """
+    try:
+        settings = load_settings(overrides)
+    except SettingsError as error:
+        if not as_json:
+            raise
+        click.echo(json.dumps(_refused(error), indent=2))
+        ctx.exit(_BAD_SETTINGS)
+    engine = asyncio.run(_ask(settings))
+    verdict = judge(settings, engine, this_machine())
+    if as_json:
+        click.echo(json.dumps(as_object(settings, engine, verdict), indent=2))
+    else:
+        _print(settings, engine, verdict)
+    ctx.exit(0 if verdict.sound else _UNSOUND)
+
+
+async def _ask(settings: Settings) -> EngineReport:
+    key = settings.upstream_api_key
+    root_url = str(UpstreamAddress.parse(settings.upstream_url))
+    return await inspect_engine(root_url, key.get_secret_value() if key else None)
+
+
+def this_machine() -> Machine:
+    """The hard limit of open files, up to which `sluice serve` raises its own; and the memory."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    container = _container_memory()
+    return Machine(
+        max_open_files=None if hard == resource.RLIM_INFINITY else hard,
+        memory_bytes=memory if container is None else min(memory, container),
+    )
+
+
+def _container_memory() -> int | None:
+    try:
+        return int(_CONTAINER_MEMORY.read_text())
+    except (OSError, ValueError):  # no such control group, or "max"
+        return None
+
+
+# For scripts -------------------------------------------------------------------------------------
+
+
+def as_object(settings: Settings, engine: EngineReport, verdict: Verdict) -> dict[str, Any]:
+    """The object of `--json`, as docs/settings.md describes it."""
+    values = settings.model_dump(mode="json", exclude={"api_keys", "upstream_api_key"})
+    masked = {row.variable: row.value or None for row in settings_table(settings)}
+    return {
+        "sound": verdict.sound,
+        "problems": list(verdict.problems),
+        "warnings": list(verdict.warnings),
+        "settings": {
+            row.variable: {
+                "value": values.get(field, masked[row.variable]),
+                "source": row.source,
+            }
+            for field, row in zip(Settings.model_fields, settings_table(settings), strict=True)
+        },
+        "engines": [_engine_object(settings, engine)],
+        "binding_limit": {
+            "which": verdict.binding_limit.which,
+            "why": verdict.binding_limit.why,
+        },
+    }
+
+
+def _engine_object(settings: Settings, engine: EngineReport) -> dict[str, Any]:
+    return {
+        "url": settings.upstream_url,
+        "up": engine.up,
+        "reason": engine.reason,
+        "version": engine.version,
+        "model": engine.models[0].id if engine.models else None,
+        "max_model_len": model_length(engine),
+        "kv_cache_tokens": engine.kv_cache_tokens,
+        "max_concurrency": full_length_requests(engine),
+    }
+
+
+def _refused(error: SettingsError) -> dict[str, Any]:
+    return {
+        "sound": False,
+        "problems": list(error.problems),
+        "warnings": [],
+        "settings": {},
+        "engines": [],
+        "binding_limit": None,
+    }
+
+
+# For people: the verdict stands last, next to the prompt -----------------------------------------
+
+
+def _print(settings: Settings, engine: EngineReport, verdict: Verdict) -> None:
+    console = Console(highlight=False)
+    console.print(_settings_table(settings))
+    console.print()
+    console.print(_findings_table(settings, engine, verdict))
+    console.print()
+    warnings = len(verdict.warnings)
+    noted = f", {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
+    console.print(Text(("sound" if verdict.sound else "NOT sound") + noted, style="bold"))
+
+
+def _settings_table(settings: Settings) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("from", no_wrap=True)
+    for row in settings_table(settings):
+        style = "dim" if row.source == "default" else ""
+        value = f"{row.value} {row.unit}" if row.value and row.unit else row.value or "-"
+        table.add_row(Text(row.variable), Text(value), row.source, style=style)
+    return table
+
+
+def _findings_table(settings: Settings, engine: EngineReport, verdict: Verdict) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _engine_lines(settings, engine):
+        table.add_row(name, Text(value))
+    limit = verdict.binding_limit
+    table.add_row("binds first", Text.assemble((limit.which, "bold"), f": {limit.why}"))
+    for warning in verdict.warnings:
+        table.add_row(Text("warning", "yellow"), Text(warning))
+    for problem in verdict.problems:
+        table.add_row(Text("problem", "bold red"), Text(problem))
+    return table
+
+
+def _engine_lines(settings: Settings, engine: EngineReport) -> list[tuple[str, str]]:
+    state = "up" if engine.up else "NOT up"
+    lines = [("engine", f"{settings.upstream_url}: {state} ({engine.reason})")]
+    if engine.up:
+        length, full = model_length(engine), full_length_requests(engine)
+        lines += [
+            ("version", engine.version or "not told"),
+            ("models", ", ".join(model.id for model in engine.models) or "not told"),
+            ("model length", f"{length:,} tokens" if length else "not told"),
+            ("KV cache", _kv_cache(engine.kv_cache_tokens, full)),
+        ]
+    return lines
+
+
+def _kv_cache(tokens: int | None, full_length: float | None) -> str:
+    if tokens is None:
+        return "not told"
+    if full_length is None:
+        return f"{tokens:,} tokens"
+    return f"{tokens:,} tokens, {full_length:,.1f} requests of full length"

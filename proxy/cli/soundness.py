@@ -1,0 +1,202 @@
+"""Judges settings against the engine and the machine they are to run on. Pure.
+
+    seats fill first   while   seats x average tokens of a request <= tokens of the KV cache
+    KV cache fills first       above that average
+
+A request holds its prompt and the output so far, at most the model's length. So the KV cache can
+only bind first when it holds fewer requests of full length than there are seats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.settings import Settings
+    from proxy.vllm.inspection import EngineReport
+
+# Descriptors besides connections: listeners, log and trace files, the event loop's own.
+_SPARE_DESCRIPTORS = 64
+# vLLM's block of the KV cache on GPUs, in tokens. A sequence never takes less.
+_KV_BLOCK_TOKENS = 16
+# A body may be held by a place while as many others are being uploaded.
+_BODIES_PER_PLACE = 2
+_SHORTEST_SOUND_KEY = 16
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this process may use. None: without limit, or unknown."""
+
+    max_open_files: int | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BindingLimit:
+    """Which limit is reached first as load rises: `max_in_flight` or `kv_tokens`."""
+
+    which: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A problem makes the set-up unsound; a warning is worth a look. One line each."""
+
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    binding_limit: BindingLimit
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems
+
+
+def judge(settings: Settings, engine: EngineReport, machine: Machine) -> Verdict:
+    return Verdict(
+        problems=tuple(_problems(settings, engine)),
+        warnings=(
+            *_engine_warnings(settings, engine),
+            *_machine_warnings(settings, machine),
+            *_setting_warnings(settings),
+        ),
+        binding_limit=binding_limit(settings.max_in_flight, engine),
+    )
+
+
+def descriptors_needed(settings: Settings) -> int:
+    """A request that waits or runs holds its client's socket, a running one the engine's too."""
+    return 2 * settings.max_in_flight + settings.max_queue_depth + _SPARE_DESCRIPTORS
+
+
+def model_length(engine: EngineReport) -> int | None:
+    """Tokens of the longest request that any served model takes."""
+    return max((m.max_model_len for m in engine.models if m.max_model_len), default=None)
+
+
+def binding_limit(seats: int, engine: EngineReport) -> BindingLimit:
+    tokens, full_length = engine.kv_cache_tokens, full_length_requests(engine)
+    if not tokens:
+        unknown = "tell the size of its KV cache" if engine.up else "answer"
+        why = f"{seats} seats, as far as can be seen: the engine does not {unknown}"
+        return BindingLimit("max_in_flight", why)
+    if full_length is None:
+        why = (
+            f"{seats} seats fill first up to {tokens // seats:,} tokens a request on average, "
+            f"the KV cache of {tokens:,} tokens above; the engine does not tell its model length"
+        )
+        return BindingLimit("max_in_flight", why)
+    if full_length >= seats:
+        why = (
+            f"{seats} seats fill first: the KV cache ({tokens:,} tokens) "
+            f"holds {full_length:,.1f} requests of full length"
+        )
+        return BindingLimit("max_in_flight", why)
+    why = (
+        f"the KV cache ({tokens:,} tokens) holds {full_length:,.1f} requests of full length, "
+        f"fewer than {seats} seats; the seats fill first only while requests take "
+        f"{tokens // seats:,} tokens or less on average, prompt and output together"
+    )
+    return BindingLimit("kv_tokens", why)
+
+
+def full_length_requests(engine: EngineReport) -> float | None:
+    """How many requests of the model's full length the KV cache holds at once."""
+    if engine.max_concurrency:
+        return engine.max_concurrency
+    length = model_length(engine)
+    return engine.kv_cache_tokens / length if engine.kv_cache_tokens and length else None
+
+
+def _problems(settings: Settings, engine: EngineReport) -> Iterator[str]:
+    if not engine.up:
+        yield f"the engine at {settings.upstream_url} is not up: {engine.reason}"
+        return
+    if engine.key_refused and settings.upstream_api_key:
+        yield f"the engine does not accept SLUICE_UPSTREAM_API_KEY: {engine.reason}"
+    elif engine.key_refused and settings.client_keys:
+        yield (
+            "the engine asks for a key and would get none: client keys end here, "
+            "so SLUICE_UPSTREAM_API_KEY must be set"
+        )
+    if not engine.models and not engine.key_refused:
+        yield "the engine names no model at /v1/models"
+    seats, tokens = settings.max_in_flight, engine.kv_cache_tokens
+    if tokens and tokens < seats * _KV_BLOCK_TOKENS:
+        yield (
+            f"SLUICE_MAX_IN_FLIGHT={seats}: the KV cache has {tokens:,} tokens, "
+            f"less than one block of {_KV_BLOCK_TOKENS} for each seat"
+        )
+
+
+def _engine_warnings(settings: Settings, engine: EngineReport) -> Iterator[str]:
+    seats, full_length = settings.max_in_flight, full_length_requests(engine)
+    if engine.up and engine.key_refused and not settings.upstream_api_key:
+        yield "the engine asks for a key: clients must bring it, and it tells this check little"
+    if settings.max_num_seqs is None:
+        yield (
+            "SLUICE_MAX_NUM_SEQS is not set: whether the limit is below the engine's "
+            "--max-num-seqs cannot be checked, and the engine does not tell"
+        )
+    if engine.kv_cache_tokens and full_length and full_length < seats:
+        yield (
+            f"long requests fill the KV cache before {seats} seats are taken, and vLLM then "
+            f"preempts: watch vllm:num_preemptions, or set SLUICE_MAX_IN_FLIGHT="
+            f"{max(1, int(full_length))} to rule it out"
+        )
+
+
+def _machine_warnings(settings: Settings, machine: Machine) -> Iterator[str]:
+    needed = descriptors_needed(settings)
+    if machine.max_open_files is not None and machine.max_open_files < needed:
+        yield (
+            f"only {machine.max_open_files:,} open files are allowed and "
+            f"{settings.max_in_flight} seats with {settings.max_queue_depth} waiting places "
+            f"need {needed:,}: raise it with 'ulimit -n' or LimitNOFILE="
+        )
+    places = settings.max_in_flight + settings.max_queue_depth
+    worst = _BODIES_PER_PLACE * places * settings.max_body_bytes
+    if machine.memory_bytes is not None and worst > machine.memory_bytes:
+        yield (
+            f"request bodies may take {worst / _GIB:.1f} GiB at worst and there are "
+            f"{machine.memory_bytes / _GIB:.1f}: lower SLUICE_MAX_BODY_BYTES to what your clients "
+            f"send, or SLUICE_MAX_QUEUE_DEPTH"
+        )
+
+
+def _setting_warnings(settings: Settings) -> Iterator[str]:
+    if settings.shadow:
+        yield "SLUICE_SHADOW=true: nothing is shed, the engine is not protected"
+    if settings.max_queue_depth == 0 or settings.queue_timeout == 0:
+        yield "no request ever waits: every one above the limit is refused at once"
+    if settings.drain_timeout == 0:
+        yield "SLUICE_DRAIN_TIMEOUT=0: a restart breaks every running request"
+    if settings.total_timeout is not None and settings.total_timeout < settings.first_byte_timeout:
+        yield "SLUICE_TOTAL_TIMEOUT is below SLUICE_FIRST_BYTE_TIMEOUT, which then has no effect"
+    widest = settings.max_seats_per_request
+    if widest is not None and widest > settings.max_in_flight:
+        yield (
+            f"SLUICE_MAX_SEATS_PER_REQUEST={widest} is above the limit of "
+            f"{settings.max_in_flight} seats: such requests run alone, over the limit"
+        )
+    yield from _key_warnings(settings)
+
+
+def _key_warnings(settings: Settings) -> Iterator[str]:
+    if settings.upstream_api_key and not settings.client_keys:
+        yield (
+            "SLUICE_UPSTREAM_API_KEY is set and SLUICE_API_KEYS is not: "
+            "whoever reaches this gateway uses the engine with its key"
+        )
+    short = [
+        name
+        for name, key in settings.client_keys.items()
+        if len(key.get_secret_value()) < _SHORTEST_SOUND_KEY
+    ]
+    if short:
+        yield f"client keys shorter than {_SHORTEST_SOUND_KEY} characters: {', '.join(short)}"

@@ -1,0 +1,188 @@
+"""What makes a set-up unsound, and which limit binds first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.cli.soundness import (
+    BindingLimit,
+    Machine,
+    Verdict,
+    binding_limit,
+    descriptors_needed,
+    full_length_requests,
+    judge,
+    model_length,
+)
+from proxy.settings import Settings
+from proxy.vllm.inspection import EngineReport, ServedModel
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+ROOMY = Machine(max_open_files=None, memory_bytes=None)
+
+
+def settings(**values: object) -> Settings:
+    given: dict[str, Any] = {"max_num_seqs": 64, "max_in_flight": 50, **values}
+    return Settings(**given)
+
+
+def engine(**values: object) -> EngineReport:
+    given: dict[str, Any] = {
+        "up": True,
+        "key_refused": False,
+        "reason": "GET /health answers 200",
+        "models": (ServedModel("tiny", 2048),),
+        "kv_cache_tokens": 1_048_576,
+        "max_concurrency": 512.0,
+        **values,
+    }
+    return EngineReport(**given)
+
+
+DOWN = engine(up=False, reason="connection refused", models=(), kv_cache_tokens=None)
+KEYLESS = engine(key_refused=True, reason="GET /v1/models answers 401", models=())
+
+
+def verdict(
+    report: EngineReport | None = None, machine: Machine = ROOMY, **values: object
+) -> Verdict:
+    return judge(settings(**values), report or engine(), machine)
+
+
+def test_an_ordinary_set_up_is_sound_and_has_nothing_to_warn_of() -> None:
+    seen = verdict()
+    assert seen.sound
+    assert (seen.problems, seen.warnings) == ((), ())
+    assert seen.binding_limit.which == "max_in_flight"
+
+
+# Which limit binds first -------------------------------------------------------------------------
+
+
+def test_seats_bind_first_when_the_cache_holds_more_requests_of_full_length() -> None:
+    limit = binding_limit(50, engine())
+    assert limit == BindingLimit(
+        "max_in_flight",
+        "50 seats fill first: the KV cache (1,048,576 tokens) holds 512.0 requests of full length",
+    )
+
+
+def test_the_cache_binds_first_when_it_holds_fewer_and_the_turning_point_is_told() -> None:
+    limit = binding_limit(50, engine(kv_cache_tokens=40_960, max_concurrency=None))
+    assert limit.which == "kv_tokens"
+    assert "holds 20.0 requests of full length, fewer than 50 seats" in limit.why
+    assert "819 tokens or less" in limit.why
+
+
+def test_exactly_as_many_requests_as_seats_fit() -> None:
+    assert binding_limit(512, engine()).which == "max_in_flight"
+    assert binding_limit(513, engine()).which == "kv_tokens"
+
+
+def test_what_the_engine_says_it_holds_goes_before_a_division() -> None:
+    report = engine(kv_cache_tokens=2048, max_concurrency=9.5)
+    assert full_length_requests(report) == 9.5
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (engine(kv_cache_tokens=None, max_concurrency=None), "does not tell the size"),
+        (DOWN, "does not answer"),
+        (engine(models=(), max_concurrency=None), "up to 20,971 tokens a request on average"),
+    ],
+)
+def test_what_is_not_known_is_said_and_never_taken_for_zero(
+    report: EngineReport, words: str
+) -> None:
+    limit = binding_limit(50, report)
+    assert limit.which == "max_in_flight"
+    assert words in limit.why
+
+
+def test_the_longest_model_counts() -> None:
+    models = (ServedModel("a", None), ServedModel("b", 10), ServedModel("c", 20))
+    assert model_length(engine(models=models)) == 20
+    assert model_length(engine(models=())) is None
+
+
+# Problems ----------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_is_not_up_is_the_only_problem_told() -> None:
+    seen = verdict(DOWN)
+    assert not seen.sound
+    assert seen.problems == ("the engine at http://127.0.0.1:8000 is not up: connection refused",)
+
+
+@pytest.mark.parametrize(
+    ("report", "values", "words"),
+    [
+        (KEYLESS, {"upstream_api_key": "k"}, "does not accept SLUICE_UPSTREAM_API_KEY"),
+        (KEYLESS, {"api_keys": "a:" + "k" * 20}, "SLUICE_UPSTREAM_API_KEY must be set"),
+        (engine(models=()), {}, "names no model"),
+        (
+            engine(kv_cache_tokens=799, max_concurrency=None),
+            {},
+            "SLUICE_MAX_IN_FLIGHT=50: the KV cache has 799 tokens",
+        ),
+    ],
+)
+def test_what_cannot_work_is_a_problem(
+    report: EngineReport, values: dict[str, object], words: str
+) -> None:
+    (problem,) = verdict(report, **values).problems
+    assert words in problem
+
+
+def test_an_engine_whose_key_the_clients_bring_is_sound() -> None:
+    seen = verdict(KEYLESS)
+    assert seen.sound
+    assert any("clients must bring it" in warning for warning in seen.warnings)
+
+
+# Warnings ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"max_num_seqs": None}, "SLUICE_MAX_NUM_SEQS is not set"),
+        ({"shadow": True}, "nothing is shed"),
+        ({"max_queue_depth": 0}, "no request ever waits"),
+        ({"queue_timeout": 0}, "no request ever waits"),
+        ({"drain_timeout": 0}, "a restart breaks every running request"),
+        ({"total_timeout": 60}, "SLUICE_FIRST_BYTE_TIMEOUT, which then has no effect"),
+        ({"max_seats_per_request": 51}, "above the limit of 50 seats"),
+        ({"upstream_api_key": "k"}, "whoever reaches this gateway"),
+        ({"api_keys": "a:short,b:" + "x" * 16}, "shorter than 16 characters: a"),
+    ],
+)
+def test_what_is_worth_a_look_is_a_warning(values: dict[str, object], words: str) -> None:
+    seen = verdict(**values)
+    assert seen.sound
+    (warning,) = seen.warnings
+    assert words in warning
+
+
+def test_a_cache_that_long_requests_fill_is_warned_of_with_the_limit_that_rules_it_out() -> None:
+    (warning,) = verdict(engine(kv_cache_tokens=40_960, max_concurrency=20.9)).warnings
+    assert "SLUICE_MAX_IN_FLIGHT=20" in warning
+
+
+def test_too_few_open_files_for_all_places_are_warned_of() -> None:
+    needed = descriptors_needed(settings())
+    assert needed == 50 + 50 + 50 + 64
+    assert verdict(machine=Machine(needed, None)).warnings == ()
+    (warning,) = verdict(machine=Machine(needed - 1, None)).warnings
+    assert warning.startswith("only 213 open files are allowed")
+
+
+def test_bodies_that_could_fill_the_memory_are_warned_of() -> None:
+    worst = 2 * 100 * 64 * 1024**2
+    assert verdict(machine=Machine(None, worst)).warnings == ()
+    (warning,) = verdict(machine=Machine(None, worst - 1)).warnings
+    assert "12.5 GiB at worst" in warning
