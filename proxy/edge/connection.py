@@ -27,6 +27,7 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.edge.request_headers import new_request_id
 from proxy.edge.response_cycle import ResponseCycle
 from proxy.openai_api.errors import error_body
 
@@ -265,8 +266,8 @@ class SluiceProtocol(HttpToolsProtocol):
             body = error_body(message, "invalid_request_error", code)
             self.transport.write(
                 b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-                b"x-sluice-reason: %s\r\nconnection: close\r\n\r\n%s"
-                % (status, _PHRASES[status], len(body), code.encode(), body)
+                b"x-sluice-reason: %s\r\nx-request-id: %s\r\nconnection: close\r\n\r\n%s"
+                % (status, _PHRASES[status], len(body), code.encode(), new_request_id(), body)
             )
             self.transport.close()
 

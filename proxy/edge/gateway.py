@@ -118,6 +118,8 @@ class Gateway:
         try:
             visit.headers = read_headers(visit.scope["headers"])
         except BadHeaderError as error:
+            visit.headers = error.headers
+            self._authenticate(visit)  # whoever may not ask hears that, and nothing else
             raise Refusal(error_table.bad_request(str(error))) from None
 
     def _authenticate(self, visit: Visit) -> None:

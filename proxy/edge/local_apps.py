@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from proxy.edge import error_table
+from proxy.edge.request_headers import new_request_id
 from proxy.openai_api.errors import error_body
 
 if TYPE_CHECKING:
@@ -64,5 +65,6 @@ async def _crash(_request: Request, _error: Exception) -> Response:
 def _response(answer: OwnAnswer, status: int | None = None) -> Response:
     headers = {name.decode(): value.decode() for name, value in answer.headers}
     headers["x-sluice-reason"] = answer.code
+    headers["x-request-id"] = new_request_id().decode()
     body = error_body(answer.message, answer.type, answer.code)
     return Response(body, status or answer.status, headers, media_type="application/json")

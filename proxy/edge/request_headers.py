@@ -13,7 +13,14 @@ _PRINTABLE = frozenset(range(0x20, 0x7F))
 
 
 class BadHeaderError(ValueError):
-    """A header meant for the gateway is malformed; the message names it and the rule."""
+    """A header meant for the gateway is malformed; the message names it and the rule.
+
+    `headers` is what the others say: the answer still carries the client's request id.
+    """
+
+    def __init__(self, message: str, headers: RequestHeaders) -> None:
+        super().__init__(message)
+        self.headers = headers
 
 
 @dataclass(slots=True)
@@ -28,6 +35,7 @@ class RequestHeaders:
     attempt: int = 0
     expects_continue: bool = False
     asks_preflight: bool = False
+    fault: str = ""
 
 
 def read_headers(headers: RawHeaders) -> RequestHeaders:
@@ -41,8 +49,15 @@ def read_headers(headers: RawHeaders) -> RequestHeaders:
         if name in _INTERESTING:
             _READERS[name](found, value)
     if not found.request_id:
-        found.request_id = b"%032x" % random.getrandbits(128)
+        found.request_id = new_request_id()
+    if found.fault:
+        raise BadHeaderError(found.fault, found)
     return found
+
+
+def new_request_id() -> bytes:
+    """For a request whose client gave none that can be used."""
+    return b"%032x" % random.getrandbits(128)
 
 
 def _read_request_id(found: RequestHeaders, value: bytes) -> None:
@@ -62,7 +77,7 @@ def _read_content_length(found: RequestHeaders, value: bytes) -> None:
 def _read_queue_timeout(found: RequestHeaders, value: bytes) -> None:
     seconds = _seconds(value)
     if seconds is None or seconds < 0:
-        raise BadHeaderError("x-sluice-queue-timeout must be a number of seconds, 0 or more")
+        found.fault = "x-sluice-queue-timeout must be a number of seconds, 0 or more"
     found.queue_timeout_s = seconds
 
 
