@@ -94,6 +94,10 @@ UNKNOWN_ROUTE = "unknown"
 _EXPOSED_ROUTE = "exposed"
 
 _LONGEST_ID = 1024
+# Printable ASCII, but for what another server may take as more than a character: an escape to be
+# decoded once more, a slash, the begin of a parameter (`..;` is `..` to some), of a query, or of a
+# fragment.
+_ID_BYTES = frozenset(range(0x21, 0x7F)) - frozenset(b"%\\;?#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,6 @@ def _is_contained(id_: bytes) -> bool:
     if len(id_) > _LONGEST_ID:
         return False
     decoded = unquote_to_bytes(id_)
-    if b"%" in decoded or b"\\" in decoded or any(byte <= 0x20 or byte >= 0x7F for byte in decoded):
+    if not _ID_BYTES.issuperset(decoded):
         return False
     return all(segment not in (b"", b".", b"..") for segment in decoded.split(b"/"))
