@@ -93,11 +93,7 @@ class AsgiClient:
         self, method: str, target: bytes, headers: Headers = (), body: Upload = b""
     ) -> Response:
         """One whole request and its whole answer."""
-        exchange = self.start(method, target, headers, body)
-        head = await exchange.head()
-        content = await exchange.read()
-        await exchange.ended()
-        return Response(head, content, exchange.completed)
+        return await self.start(method, target, headers, body).response()
 
     def _scope(
         self, method: str, target: bytes, headers: list[tuple[bytes, bytes]]
@@ -200,17 +196,34 @@ class AsgiExchange:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Body chunks as they come, until the body ends or breaks off: `completed` tells which."""
-        while True:
-            while self._unread:
-                yield self._unread.popleft()
-                self._let_send()
+        while chunk := await self.next_chunk():
+            yield chunk
+
+    async def next_chunk(self) -> bytes:
+        """The next body chunk, as soon as it is there; b"" once the body ended or broke off."""
+        while not self._unread:
             if self._is_over():
-                return
+                return b""
             await self._wait_for_news()
+        chunk = self._unread.popleft()
+        self._let_send()
+        return chunk
+
+    @property
+    def has_unread(self) -> bool:
+        """A body chunk is there already."""
+        return bool(self._unread)
 
     async def read(self) -> bytes:
         """All of the body that is still unread."""
         return b"".join([chunk async for chunk in self])
+
+    async def response(self) -> Response:
+        """The whole answer, once it has ended. Raises what head() raises."""
+        head = await self.head()
+        content = await self.read()
+        await self.ended()
+        return Response(head, content, self.completed)
 
     async def ended(self) -> None:
         """Waits until the app has returned. Raises what it raised."""
