@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,7 +104,7 @@ def sim(host: str, port: int, **chosen: object) -> None:
 
     It schedules as vLLM's V1 engine does and takes the time that a GPU would take, so that load
     tests, limits and alerts can be tried without one. While it runs, `POST /sim/fault` with the
-    written form of a fault as its body lets the fault set in; an empty body ends a stall.
+    written form of a fault as its body lets the fault set in; an empty body ends all faults.
 
     \b
     Examples:
@@ -116,10 +115,7 @@ def sim(host: str, port: int, **chosen: object) -> None:
     """
     options = _options(chosen)
     try:
-        with (
-            contextlib.suppress(KeyboardInterrupt),
-            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-        ):
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve_simulator(options, host, port, _ready(options), print_log_line))
     except PortTakenError as error:
         raise click.ClickException(f"{error}; choose another with --port") from error

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, RootModel, ValidationError
 
 from proxy.simulator.errors import ApiError, unreadable
 
@@ -101,11 +101,20 @@ class RerankBody(BaseModel):
     top_n: int = 0
 
 
-class TokenizeBody(BaseModel):
+class TokenizeTextBody(BaseModel):
     model: str | None = None
-    prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
+    prompt: str
     return_token_strs: bool | None = False
+
+
+class TokenizeChatBody(BaseModel):
+    model: str | None = None
+    messages: list[dict[str, Any]]
+    return_token_strs: bool | None = False
+
+
+class TokenizeBody(RootModel[TokenizeTextBody | TokenizeChatBody]):
+    """Either of the two; `root` is which."""
 
 
 class DetokenizeBody(BaseModel):
@@ -174,7 +183,7 @@ def _location(loc: tuple[int | str, ...]) -> str:
 
 
 def _is_branch(part: str) -> bool:
-    return "[" in part or part in _BRANCHES
+    return "[" in part or part in _BRANCHES or part.endswith("Body")
 
 
 def _input(value: object) -> str:

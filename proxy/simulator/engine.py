@@ -187,6 +187,12 @@ class Engine:
         """Ends a stall."""
         self.stalled = False
 
+    def recover(self) -> None:
+        """Ends every fault but death."""
+        self.stalled = False
+        self._slow_factor = 1.0
+        self._oom_above_tokens = None
+
     def die(self) -> None:
         """Whatever runs or waits ends with an error."""
         self.dead = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.simulator.gpu_memory import GpuMemory
+from proxy.simulator.gpu_memory import GIB, GpuMemory
 from proxy.simulator.step_cost import StepCost
 
 
@@ -25,14 +25,19 @@ class EngineOptions:
         if self.max_num_seqs < 1 or self.max_model_len < 1 or self.block_size < 1:
             raise ValueError("max_num_seqs, max_model_len and block_size must be at least 1")
         if self.num_blocks < 1:
-            raise ValueError("no available memory for the cache blocks")
-        if self.kv_cache_tokens < self.max_model_len:
-            raise ValueError(
-                f"to serve at least one request with the model's max seq len "
-                f"({self.max_model_len}), a KV cache of that many tokens is needed, which is "
-                f"larger than the available {self.kv_cache_tokens}"
-            )
+            raise ValueError("No available memory for the cache blocks")
+        self._check_model_len()
         self._check_batched_tokens()
+
+    def _check_model_len(self) -> None:
+        needed_bytes = self.max_model_len * self.memory.kv_token_bytes
+        if self.kv_cache_bytes < needed_bytes:
+            raise ValueError(
+                f"To serve at least one request with the model's max seq len "
+                f"({self.max_model_len}), {needed_bytes / GIB:.2f} GiB KV cache is needed, which "
+                f"is larger than the available KV cache memory "
+                f"({self.kv_cache_bytes / GIB:.2f} GiB)"
+            )
 
     def _check_batched_tokens(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:

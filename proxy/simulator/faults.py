@@ -6,7 +6,7 @@ oom:4096         dies of CUDA out of memory in a step with more than 4096 prefil
 slow:3           every step takes three times as long
 reset:20         breaks streams off after 20 tokens
 
-Each may end in `@30`: not before 30 s after the start.
+Each may end in `@30`: not before 30 s have passed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Fault = Stall | Die | OutOfMemory | Slow | ResetStreams
 
 @dataclass(frozen=True, slots=True)
 class TimedFault:
-    """A fault, and when it sets in: seconds after the engine's start."""
+    """A fault, and when it sets in: seconds from the start, or from when it was asked for."""
 
     fault: Fault
     at_s: float = 0.0

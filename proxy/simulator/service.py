@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.simulator.exchange import Exchange
-    from proxy.simulator.generation import Generation, Output
     from proxy.simulator.options import SimulatorOptions
     from proxy.simulator.simulated_engine import SimulatedEngine
 
@@ -66,6 +65,3 @@ class Service:
             raise engine_dead() from None
         except QueueFullError:
             raise queue_full() from None
-
-    def generate(self, outputs: list[Output], *, stream: bool, n: int = 1) -> Generation:
-        return self.engine.generate(outputs, stream=stream, n=n)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from proxy.simulator.counters import EngineCounters
     from proxy.simulator.engine import Step
+    from proxy.simulator.faults import TimedFault
     from proxy.simulator.options import SimulatorOptions
     from proxy.simulator.sequence import Sequence
 
@@ -78,16 +79,12 @@ class SimulatedEngine:
         """Begins stepping, and counting the time to the faults it was given. Twice is harmless."""
         if self._task is not None:
             return
-        loop = asyncio.get_running_loop()
         for timed in self.options.faults:
-            if timed.at_s:
-                self._timers.append(loop.call_later(timed.at_s, self.inject, timed.fault))
-            else:
-                self.inject(timed.fault)
-        self._task = loop.create_task(self._run(), name="simulated engine")
+            self.schedule(timed)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="simulated engine")
 
     async def stop(self) -> None:
-        """Ends it; whoever still waits for it is told that it is dead."""
+        """Ends it; what is unfinished ends as it is, with `abort` for its reason."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -95,7 +92,7 @@ class SimulatedEngine:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        self._fail_all()
+        self._cut_short()
 
     async def restart(self) -> None:
         """As a supervisor does after a death: a fresh engine, without the faults of the old one."""
@@ -119,8 +116,9 @@ class SimulatedEngine:
         await self.stop()
 
     def check_admission(self, sequences: int) -> None:
-        """Raises EngineDeadError, or QueueFullError when that many more would be too many."""
-        if self.dead:
+        """Raises EngineDeadError when it is dead or not running, QueueFullError when that many more
+        would be too many."""
+        if self.dead or self._task is None:
             raise EngineDeadError
         limit = self.options.max_num_queued_reqs
         if limit is not None and self._engine.unfinished + sequences > limit:
@@ -144,6 +142,14 @@ class SimulatedEngine:
         self._wake()
         return generation
 
+    def schedule(self, timed: TimedFault) -> None:
+        """Lets a fault set in, its time counted from now."""
+        if timed.at_s:
+            loop = asyncio.get_running_loop()
+            self._timers.append(loop.call_later(timed.at_s, self.inject, timed.fault))
+        else:
+            self.inject(timed.fault)
+
     def inject(self, fault: Fault) -> None:
         """Lets a fault set in now."""
         match fault:
@@ -161,6 +167,12 @@ class SimulatedEngine:
         self._engine.resume()
         self._frozen = None
         self._wake()
+
+    def recover(self) -> None:
+        """Ends every fault but death; those that are still to come do come."""
+        self._reset_after = None
+        self._engine.recover()
+        self.resume()
 
     def exit(self) -> None:
         """What vLLM does once it has noticed that its engine is dead."""
@@ -234,6 +246,16 @@ class SimulatedEngine:
         self._fail_all()
         self._wake()
         self._timers.append(asyncio.get_running_loop().call_later(WATCHDOG_S, self.exit))
+
+    def _cut_short(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        streamed, self._streamed = self._streamed, {}
+        owners, self._owners = self._owners, {}
+        for sequence, generation in owners.items():
+            self._engine.abort(sequence, now_s)
+            if sequence in streamed:
+                generation.advanced(streamed[sequence])
+            generation.one_finished()
 
     def _fail_all(self) -> None:
         generations = dict.fromkeys(self._owners.values())

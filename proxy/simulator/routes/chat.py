@@ -29,7 +29,7 @@ async def chat_completions(service: Service, exchange: Exchange) -> None:
     wish.check_max_tokens(service.options.max_model_len)
     prompt = Prompt.of_text(conversation_text(body.messages), service.options.max_model_len)
     outputs = wish.outputs([prompt], service.options)
-    generation = service.generate(outputs, stream=bool(body.stream), n=wish.n)
+    generation = service.engine.generate(outputs, stream=bool(body.stream), n=wish.n)
     answer = _ChatAnswer(service.request_id(_ID_PREFIX, exchange), service.created(), service)
     if body.stream:
         await answer_stream(exchange, generation, answer.events(generation, usage))

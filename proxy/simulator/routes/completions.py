@@ -33,7 +33,7 @@ async def completions(service: Service, exchange: Exchange) -> None:
     wish.check_max_tokens(service.options.max_model_len)
     prompts = read_prompts(body.prompt, service.options.max_model_len)
     outputs = wish.outputs(prompts, service.options)
-    generation = service.generate(outputs, stream=bool(body.stream), n=wish.n)
+    generation = service.engine.generate(outputs, stream=bool(body.stream), n=wish.n)
     answer = _CompletionAnswer(service.request_id(_ID_PREFIX, exchange), service.created(), service)
     if body.stream:
         await answer_stream(exchange, generation, answer.events(generation, usage))

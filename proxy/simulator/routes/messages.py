@@ -68,7 +68,7 @@ def _generate(service: Service, body: MessagesBody) -> Generation:
     text = conversation_text(body.messages, body.system)
     prompt = Prompt.of_text(text, service.options.max_model_len)
     outputs = wish.outputs([prompt], service.options)
-    return service.generate(outputs, stream=bool(body.stream))
+    return service.engine.generate(outputs, stream=bool(body.stream))
 
 
 async def _stream(exchange: Exchange, generation: Generation, message: dict[str, Any]) -> None:

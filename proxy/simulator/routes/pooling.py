@@ -99,7 +99,9 @@ def _read(service: Service, exchange: Exchange, shape: type[PoolingBody]) -> Poo
 
 async def _pool(service: Service, exchange: Exchange, prompts: list[Prompt]) -> Generation:
     service.check_admission(len(prompts))
-    generation = service.generate([pooling_output(prompt) for prompt in prompts], stream=False)
+    generation = service.engine.generate(
+        [pooling_output(prompt) for prompt in prompts], stream=False
+    )
     await wait_for_all(exchange, generation)
     return generation
 

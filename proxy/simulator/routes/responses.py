@@ -61,7 +61,7 @@ def _generate(service: Service, body: ResponsesBody) -> Generation:
     text = conversation_text(turns, body.instructions)
     prompt = Prompt.of_text(text, service.options.max_model_len)
     outputs = wish.outputs([prompt], service.options)
-    return service.generate(outputs, stream=bool(body.stream))
+    return service.engine.generate(outputs, stream=bool(body.stream))
 
 
 async def _stream(exchange: Exchange, generation: Generation, answer: _ResponsesAnswer) -> None:

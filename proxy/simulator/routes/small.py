@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.simulator.bodies import DetokenizeBody, TokenizeBody, read_body
+from proxy.simulator.bodies import DetokenizeBody, TokenizeBody, TokenizeTextBody, read_body
 from proxy.simulator.errors import unreadable
 from proxy.simulator.faults import parse_fault
 from proxy.simulator.log_lines import VLLM_VERSION
@@ -65,12 +65,11 @@ async def models(service: Service, exchange: Exchange) -> None:
 
 
 async def tokenize(service: Service, exchange: Exchange) -> None:
-    body = read_body(TokenizeBody, exchange)
+    body = read_body(TokenizeBody, exchange).root
     service.check_model(body.model)
-    if body.prompt is None and body.messages is None:
-        raise unreadable("1 validation error:\n  prompt or messages is required", "body.prompt")
-    text = body.prompt if body.messages is None else conversation_text(body.messages)
-    tokens = ids_of(text or "")
+    tokens = ids_of(
+        body.prompt if isinstance(body, TokenizeTextBody) else conversation_text(body.messages)
+    )
     answer = {
         "count": len(tokens),
         "max_model_len": service.options.max_model_len,
@@ -87,13 +86,13 @@ async def detokenize(service: Service, exchange: Exchange) -> None:
 
 
 async def inject_fault(service: Service, exchange: Exchange) -> None:
-    """Not vLLM's: lets a fault, in its written form, set in now. An empty body ends a stall."""
+    """Not vLLM's: lets a fault, in its written form, set in. An empty body ends all faults."""
     text = exchange.body.decode("utf-8", "replace").strip()
-    if text:
-        try:
-            service.engine.inject(parse_fault(text).fault)
-        except ValueError as error:
-            raise unreadable(str(error), None) from None
-    else:
-        service.engine.resume()
+    try:
+        if text:
+            service.engine.schedule(parse_fault(text))
+        else:
+            service.engine.recover()
+    except ValueError as error:
+        raise unreadable(str(error), None) from None
     await exchange.answer(204)

@@ -74,8 +74,8 @@ def test_every_option_arrives_in_its_unit(monkeypatch: pytest.MonkeyPatch) -> No
     [
         (("--fault", "explode"), "none of stall, die"),
         (("--speed", "0"), "speed must be above 0"),
-        (("--weights-gib", "24"), "no available memory for the cache blocks"),
-        (("--kv-cache-tokens", "100"), "to serve at least one request"),
+        (("--weights-gib", "24"), "No available memory for the cache blocks"),
+        (("--kv-cache-tokens", "100"), "To serve at least one request"),
         (("--port", "65536"), "65536 is not in the range"),
     ],
 )
@@ -100,14 +100,6 @@ def test_a_taken_port_is_one_clear_line() -> None:
         f"Error: cannot listen on 127.0.0.1 port {port}: address already in use; "
         "choose another with --port"
     )
-
-
-def test_an_interrupt_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "serve_simulator", serve)
-    assert CliRunner().invoke(command.sim, []).exit_code == 0
 
 
 def test_help_has_examples_and_a_unit_for_every_number() -> None:

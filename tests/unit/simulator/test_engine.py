@@ -352,6 +352,16 @@ def test_a_slow_engine_takes_a_multiple_of_its_time() -> None:
     assert makespan_s(3.0) == pytest.approx(3 * makespan_s(1.0))
 
 
+def test_a_recovered_engine_is_as_fast_and_as_roomy_as_before() -> None:
+    engine = Engine(SMALL)
+    for fault in (Slow(100.0), OutOfMemory(above_prefill_tokens=1), Stall()):
+        engine.inject(fault)
+    engine.recover()
+    submitted(engine, Sequence(30, 1))
+    run_dry(engine)
+    assert engine.now_s == SMALL.cost.duration_s(30, 0)
+
+
 def test_a_fault_of_streams_leaves_the_engine_alone() -> None:
     engine = Engine(SMALL)
     before = engine.snapshot()

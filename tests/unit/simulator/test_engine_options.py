@@ -12,12 +12,12 @@ def test_the_cache_holds_its_blocks_tokens() -> None:
 
 
 def test_a_cache_too_small_for_one_request_is_refused_as_vllm_refuses_it() -> None:
-    with pytest.raises(ValueError, match="to serve at least one request with the model's max seq"):
+    with pytest.raises(ValueError, match="To serve at least one request with the model's max seq"):
         EngineOptions(num_blocks=10, max_model_len=161)
 
 
 def test_no_cache_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="no available memory for the cache blocks"):
+    with pytest.raises(ValueError, match="No available memory for the cache blocks"):
         EngineOptions(num_blocks=0)
 
 

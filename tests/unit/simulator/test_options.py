@@ -27,7 +27,7 @@ def test_a_step_takes_more_tokens_where_other_options_need_it() -> None:
 
 
 def test_what_cannot_be_served_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="no available memory for the cache blocks"):
+    with pytest.raises(ValueError, match="No available memory for the cache blocks"):
         SimulatorOptions(memory=GpuMemory(weight_bytes=24 * GIB))
     with pytest.raises(ValueError, match="output_tokens"):
         SimulatorOptions(output_tokens=0)

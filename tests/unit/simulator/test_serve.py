@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 from typing import TYPE_CHECKING
 
@@ -95,6 +97,22 @@ def test_it_stops_listening_once_its_death_was_answered() -> None:
 
     log = served(use, SimulatorOptions(faults=(TimedFault(Die()),)))
     assert any("EngineDeadError" in line for line in log)
+
+
+def test_a_signal_ends_it_with_its_answers_cut_short() -> None:
+    async def use(client: httpx.AsyncClient) -> None:
+        asked = asyncio.ensure_future(client.post("/v1/completions", json=LONG))
+        while (
+            'vllm:num_requests_running{engine="0",model_name="simulated"} 1'
+            not in (await client.get("/metrics")).text
+        ):
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        answer = await asked
+        assert answer.status_code == 200
+        assert answer.json()["choices"][0]["finish_reason"] == "abort"
+
+    served(use, SimulatorOptions(cost=FAST))
 
 
 def test_a_taken_port_is_told_in_one_line() -> None:

@@ -53,19 +53,22 @@ def test_another_model_is_not_found() -> None:
     assert error.value.message == "The model `huge` does not exist. Valid aliases: tiny."
 
 
-def test_a_full_queue_is_503() -> None:
+def status_of_refusal(refusing: Service) -> int:
     with pytest.raises(ApiError) as error:
-        service(max_num_queued_reqs=0).check_admission(1)
-    assert error.value.status == 503
+        refusing.check_admission(1)
+    return error.value.status
 
 
-def test_a_dead_engine_is_500() -> None:
+def test_a_full_queue_is_503_and_a_dead_engine_500() -> None:
     async def scenario() -> None:
-        dead = service()
-        async with dead.engine:
-            dead.engine.inject(Die())
-            with pytest.raises(ApiError) as error:
-                dead.check_admission(1)
-            assert error.value.status == 500
+        refusing = service(max_num_queued_reqs=0)
+        async with refusing.engine:
+            assert status_of_refusal(refusing) == 503
+            refusing.engine.inject(Die())
+            assert status_of_refusal(refusing) == 500
 
     run(scenario())
+
+
+def test_an_engine_that_was_never_started_is_as_good_as_dead() -> None:
+    assert status_of_refusal(service()) == 500

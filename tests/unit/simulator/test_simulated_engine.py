@@ -13,7 +13,7 @@ from proxy.simulator.sequence import Sequence
 from proxy.simulator.simulated_engine import WATCHDOG_S, QueueFullError, SimulatedEngine
 from proxy.simulator.step_cost import StepCost
 from proxy.simulator.text import Answer
-from tests.support.virtual_time import now, run, settle
+from tests.support.virtual_time import now, run
 
 if TYPE_CHECKING:
     from proxy.simulator.log_lines import LogLine
@@ -210,6 +210,23 @@ def test_it_lives_on_dead_when_told_so() -> None:
     run(scenario())
 
 
+def test_recovery_ends_every_fault_but_those_to_come() -> None:
+    async def scenario() -> None:
+        async with SimulatedEngine(options()) as engine:
+            for fault in (Stall(), Slow(9.0), ResetStreams(1)):
+                engine.inject(fault)
+            engine.schedule(TimedFault(Stall(), at_s=100.0))
+            engine.recover()
+            generation = engine.generate([output(max_tokens=3)], stream=True)
+            assert generation.reset_after is None
+            await generation.done()
+            assert now() == 3.0
+            await asyncio.sleep(100)
+            assert engine.snapshot().stalled
+
+    run(scenario())
+
+
 def test_only_streams_that_begin_after_a_reset_fault_have_it() -> None:
     async def scenario() -> None:
         async with SimulatedEngine(options()) as engine:
@@ -236,15 +253,22 @@ def test_a_restarted_engine_is_as_new() -> None:
     run(scenario())
 
 
-def test_stopping_fails_whoever_still_waits() -> None:
+def test_stopping_ends_what_is_unfinished_as_it_is() -> None:
     async def scenario() -> None:
         engine = SimulatedEngine(options())
         await engine.start()
-        waiting = asyncio.ensure_future(engine.generate([output()], stream=False).done())
-        await settle()
+        plain = engine.generate([output()], stream=False)
+        stream = engine.generate([output()], stream=True)
+        waiting = engine.generate([output()], stream=True)
+        await asyncio.sleep(1.5)
         await engine.stop()
+        await plain.done()
+        told = [(one.delta(), one.finish_reason) async for _, one in stream.deltas()]
+        assert told == [(stream.outputs[0].text, "abort")]
+        assert [one.delta() async for _, one in waiting.deltas()] == [""]
+        assert engine.snapshot().blocks_used == 0
         with pytest.raises(EngineDeadError):
-            await waiting
+            engine.check_admission(1)
         await engine.stop()
 
     run(scenario())

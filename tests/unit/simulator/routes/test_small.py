@@ -72,10 +72,20 @@ def test_a_bad_request_is_refused(path: bytes, body: object, status: int) -> Non
     assert posted(path, body)[0] == status
 
 
-def test_faults_set_in_by_request_and_an_empty_body_ends_a_stall() -> None:
+def test_a_tokenize_body_without_text_is_refused_for_each_form_it_could_have() -> None:
+    _, body = posted(b"/tokenize", {})
+    assert body["error"]["param"] == "body.prompt"
+    assert "'loc': 'body.messages'" in body["error"]["message"]
+
+
+def test_faults_set_in_by_request_and_an_empty_body_ends_them() -> None:
     async def scenario() -> None:
         async with simulated() as server:
-            assert (await server.client.request("POST", b"/sim/fault", body=b"stall")).status == 204
+            fault = await server.client.request("POST", b"/sim/fault", body=b"stall@5")
+            assert fault.status == 204
+            await asyncio.sleep(4)
+            assert not server.engine.snapshot().stalled
+            await asyncio.sleep(2)
             exchange = server.start(b"/v1/completions", {"prompt": "hello", "max_tokens": 2})
             await asyncio.sleep(60)
             assert server.engine.snapshot().stalled
