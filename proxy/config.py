@@ -28,6 +28,7 @@ __all__ = [
     "SettingRow",
     "Settings",
     "SettingsError",
+    "given_fields",
     "load_settings",
     "setting_default",
     "settings_table",
@@ -87,6 +88,12 @@ def load_settings(overrides: Mapping[str, object] = _NO_OVERRIDES) -> Settings:
     if problems:
         raise SettingsError(problems)
     return settings.remember_sources(_sources(flags, dotenv))
+
+
+def given_fields(overrides: Mapping[str, object] = _NO_OVERRIDES) -> frozenset[str]:
+    """The fields that a flag, the environment or the `.env` file gives a value, good or bad."""
+    flags = {field: value for field, value in overrides.items() if value not in (None, "")}
+    return frozenset(_sources(flags, _dotenv()))
 
 
 def settings_table(settings: Settings) -> list[SettingRow]:

@@ -18,7 +18,7 @@ from proxy import __version__
 from proxy.app import build
 from proxy.cli.beside import simulated_engine_beside
 from proxy.cli.settings_options import settings_options
-from proxy.config import Settings, load_settings, settings_table
+from proxy.config import Settings, given_fields, load_settings, settings_table
 from proxy.edge.connection import ConnectionLimits
 from proxy.edge.server import Address, BindError, Server, bind
 from proxy.telemetry.access_log import AccessLog
@@ -93,10 +93,13 @@ def serve(beside: str | None, overrides: dict[str, Any]) -> None:
 
 
 def _in_front_of_simulator(overrides: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
-    """Starts the engine, and fills in what serving in front of it needs and nobody has set."""
-    wanted = {"max_num_seqs": _SIMULATED_MAX_NUM_SEQS, **overrides}
-    url = stack.enter_context(simulated_engine_beside(int(wanted["max_num_seqs"])))
-    return {**wanted, "upstream_urls": url}
+    """Starts the engine once the settings are known to be sound; fills in what nobody has set."""
+    if not given_fields(overrides) & {"max_num_seqs", "max_in_flight"}:
+        overrides = {**overrides, "max_num_seqs": _SIMULATED_MAX_NUM_SEQS}
+    settings = load_settings(overrides)
+    max_num_seqs = settings.max_num_seqs or settings.max_in_flight + 1
+    url = stack.enter_context(simulated_engine_beside(max_num_seqs))
+    return {**overrides, "upstream_urls": url}
 
 
 def _bind(host: str, port: int, prefix: str) -> socket.socket:
