@@ -40,10 +40,27 @@ CONNECTION_EXTENSION: Final = "sluice.connection"
 """Key in an ASGI scope's extensions under which a ClientConnection is found."""
 
 MAX_HEAD_BYTES: Final = 65_536
+_HEAD_TOO_LARGE = f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes."
 # What may wait behind a running request. No client in use pipelines; the bounds are for attackers.
 _MAX_PIPELINED = 8
 _MAX_PIPELINED_BYTES = 65_536
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER, 0 s
+
+
+class _UnreadableHeadError(Exception):
+    """Raised inside the parser, which then stops. The message is for the client."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRefusal:
+    """The answer to a request that could not be read; nothing comes after it."""
+
+    status: int
+    code: str
 
 
 class ClientConnection:
@@ -66,6 +83,11 @@ class ClientConnection:
             with contextlib.suppress(OSError):  # the peer has closed it already
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         transport.abort()
+
+    @property
+    def refusal(self) -> ConnectionRefusal | None:
+        """What the request under way was told when the rest of it could not be read."""
+        return self._protocol.refusal
 
     def is_closing(self) -> bool:
         return self._protocol.transport.is_closing()
@@ -101,11 +123,13 @@ class SluiceProtocol(HttpToolsProtocol):
 
     cycle: ResponseCycle | None  # type: ignore[assignment]  # uvicorn's forgets that it begins as None
     reading_since: float | None = None
+    refusal: ConnectionRefusal | None = None
     running: ResponseCycle
     _has_begun = False
     _is_deaf = False
     _in_head = False
     _head_bytes = 0
+    _measures_heads = False
     _unsent_bytes = 0
     _stalled_since = 0.0
 
@@ -125,18 +149,31 @@ class SluiceProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
-        super().data_received(data)
+        self._measures_heads = self._head_bytes + len(data) > MAX_HEAD_BYTES
+        self._parse(data)
         if self.pipeline:
             self._read_on_behind_running()
         if self._in_head and not self.transport.is_closing():
             # Counted per read, after parsing: a head that came whole with its body costs nothing.
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(
-                    431,
-                    "bad_request",
-                    f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes.",
-                )
+                self._refuse(431, "bad_request", _HEAD_TOO_LARGE)
+
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn's, but that the client is told what is wrong, and the log is not flooded."""
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, _UnreadableHeadError):
+                raise
+            self._refuse(error.__context__.status, "bad_request", str(error.__context__))
+        except httptools.HttpParserError as error:
+            self._refuse(400, "bad_request", f"The request is not valid HTTP/1.1: {error}.")
+        except httptools.HttpParserUpgrade:
+            # The parser cannot go on after a request to upgrade, which we do not follow.
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -149,6 +186,8 @@ class SluiceProtocol(HttpToolsProtocol):
         """As uvicorn's, but for the cycle's class, and for what it costs: no limit_concurrency
         (admission is ours), no app state, and the URL taken apart by hand where it is a path."""
         self._in_head = False
+        if self._measures_heads:
+            self._check_head_size()
         parser = self.parser
         http_version = parser.get_http_version()
         self.scope["method"] = parser.get_method().decode("ascii")
@@ -173,11 +212,20 @@ class SluiceProtocol(HttpToolsProtocol):
         else:
             self._queue_pipelined(self.cycle)
 
+    def _check_head_size(self) -> None:
+        """Exactly, since bytes of a body, or of an earlier request, may have been counted."""
+        fields = sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
+        if len(self.url) + fields > MAX_HEAD_BYTES:
+            raise _UnreadableHeadError(431, _HEAD_TOO_LARGE)
+
     def _set_target(self, url: bytes) -> None:
         if url.startswith(b"/"):
             raw_path, _, query = url.partition(b"?")
         else:  # absolute form, which clients of a forward proxy use; or no path at all
-            parsed = httptools.parse_url(url)
+            try:
+                parsed = httptools.parse_url(url)
+            except httptools.HttpParserInvalidURLError:
+                raise _UnreadableHeadError(400, "The request target is not a path.") from None
             raw_path, query = parsed.path or b"", parsed.query or b""
         path = raw_path.decode("ascii")
         self.scope["path"] = unquote(path) if "%" in path else path
@@ -212,13 +260,6 @@ class SluiceProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self.reading_since = None
         super().on_message_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "bad_request", f"The request is not valid HTTP/1.1: {msg}")
-
-    def _unsupported_upgrade_warning(self) -> None:
-        if self.cycle is not None:
-            self.cycle.keep_alive = False
 
     def enforce_time_limits(self, now: float, limits: ConnectionLimits) -> None:
         """Ends what has been arriving, or has not been read, for too long. Called every second."""
@@ -263,6 +304,7 @@ class SluiceProtocol(HttpToolsProtocol):
         elif cycle is not None and _answers_earlier_request(cycle):
             cycle.keep_alive = False  # what cannot be read comes after it and is never answered
         else:
+            self.refusal = ConnectionRefusal(status, code)
             body = error_body(message, "invalid_request_error", code)
             self.transport.write(
                 b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from proxy.edge.connection import ClientConnection
+    from proxy.edge.connection import ClientConnection, ConnectionRefusal
     from proxy.upstream.port import UpstreamResponse
 
 
@@ -88,6 +88,12 @@ class Relay:
         self._closing = client_connection(self._scope)
         if self._closing is not None:
             self._closing.end_body_by_closing()
+
+    @property
+    def refusal(self) -> ConnectionRefusal | None:
+        """What the server itself has answered, when it could not read the rest of the request."""
+        connection = client_connection(self._scope)
+        return connection.refusal if connection is not None else None
 
     def abort(self) -> None:
         """Drops a client that does not stop sending."""

@@ -114,7 +114,12 @@ class Responder:
                 answer = error_table.drain_ended(self._retry_after(math.inf))
                 await self._answer(visit, answer, RequestOutcome.SHED)
             return
-        visit.outcome = RequestOutcome.ABANDONED
+        refusal = visit.relay.refusal
+        if refusal is None:
+            visit.outcome = RequestOutcome.ABANDONED
+        else:  # it is we who hung up
+            visit.status, visit.reason = refusal.status, refusal.code
+            visit.outcome = RequestOutcome.REJECTED
 
     async def _crashed(self, visit: Visit, error: Exception) -> None:
         _log.error(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -355,10 +356,12 @@ async def test_a_request_that_could_be_read_in_two_ways_is_refused(stand: Stand,
     """R60, R44: one clear answer, the connection closed after it, nothing at the engine."""
     async with await stand.client() as client:
         answer = await client.ask(POST + BAD_FRAMING[name])
-        check_own_answer(answer, 400, INVALID, "bad_request")
+        message = check_own_answer(answer, 400, INVALID, "bad_request")
+        assert re.fullmatch(r"The request is not valid HTTP/1.1: [\w'` -]+\.", message)
         assert answer.header("connection") == "close"
         assert await client.rest() == (b"", False)
     assert stand.upstream.seen == []
+    assert await stand.outcomes() in ({}, {"rejected": 1})  # or nothing was known of it yet
 
 
 BAD_STARTS = {
@@ -369,6 +372,8 @@ BAD_STARTS = {
     "no-target": b"GET  HTTP/1.1\r\nHost: gateway\r\n\r\n",
     "two-targets": b"GET /v1/models /v1/models HTTP/1.1\r\nHost: gateway\r\n\r\n",
     "no-path": b"GET v1/models HTTP/1.1\r\nHost: gateway\r\n\r\n",
+    "no-host": b"GET http:///v1/models HTTP/1.1\r\nHost: gateway\r\n\r\n",
+    "no-such-port": b"GET http://gateway:99999/v1/models HTTP/1.1\r\nHost: gateway\r\n\r\n",
     "raw-bytes-in-path": b"GET /v1/models/\xff HTTP/1.1\r\nHost: gateway\r\n\r\n",
     "prose": b"hello, is anybody there?\r\n\r\n",
 }
@@ -385,18 +390,31 @@ async def test_what_is_no_http_request_is_told_so(stand: Stand, name: str) -> No
     assert stand.upstream.seen == []
 
 
+@pytest.mark.parametrize("pieces", [1, 5], ids=["at-once", "in-pieces"])
 @on_the_stand
-async def test_a_head_that_is_too_large_is_refused(stand: Stand) -> None:
-    """R60: 431, and it does not have to arrive whole for that."""
+async def test_a_head_that_is_too_large_is_refused_however_it_arrives(
+    stand: Stand, pieces: int
+) -> None:
+    """R60: 431"""
+    head = POST + b"X-Large: " + b"x" * 70_000 + b"\r\nContent-Length: 2\r\n\r\n{}"
+    size = len(head) // pieces + 1
     async with await stand.client() as client:
-        client.send(POST + b"X-Large: ")
-        for _ in range(5):
-            client.send(b"x" * 15_000)
-            await asyncio.sleep(0.02)  # in several reads, as over a network
+        for start in range(0, len(head), size):
+            client.send(head[start : start + size])
+            await asyncio.sleep(0.02)  # a read of its own for each
         answer = await client.answer()
         message = check_own_answer(answer, 431, INVALID, "bad_request")
     assert "65536" in message
     assert stand.upstream.seen == []
+
+
+@on_the_stand
+async def test_a_large_body_is_no_large_head(stand: Stand) -> None:
+    """R60: what counts is where the head ends, not how much came with it."""
+    async with await stand.client() as client:
+        large = b'{"prompt": "%s"}' % (b"x" * 49_000)
+        head = b"X-Large: %s\r\nContent-Length: %d\r\n\r\n" % (b"x" * 60_000, len(large))
+        assert (await client.ask(POST + head + large)).status == 200
 
 
 @on_the_stand
