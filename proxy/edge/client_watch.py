@@ -109,7 +109,8 @@ class ClientWatch:
         if exc_type is None or not issubclass(exc_type, asyncio.CancelledError):
             await _absorb_pending_cancel()
         if task.uncancel() > self._cancelling_before:
-            return  # somebody else cancelled the task too; that goes on
+            # Somebody else cancelled the task too. That goes on, even if ours was the one delivered.
+            raise asyncio.CancelledError
         raise Interrupted(self._interruption) from exc
 
 

@@ -1,0 +1,65 @@
+"""A client's side of ASGI for tests of single parts: what receive() gives, when the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import Message
+
+
+class ClientMessages:
+    """`receive` is what an application is given. Once the client left it says so again and again.
+
+    `listeners` is how many wait in receive() now.
+    """
+
+    def __init__(self) -> None:
+        self._messages: asyncio.Queue[Message] = asyncio.Queue()
+        self._left = False
+        self.listeners = 0
+
+    def body(self, data: bytes = b"", *, more: bool = False) -> None:
+        self._messages.put_nowait({"type": "http.request", "body": data, "more_body": more})
+
+    def leave(self) -> None:
+        self._messages.put_nowait({"type": "http.disconnect"})
+
+    async def receive(self) -> Message:
+        if self._left:
+            return {"type": "http.disconnect"}
+        self.listeners += 1
+        try:
+            message = await self._messages.get()
+        finally:
+            self.listeners -= 1
+        self._left = message["type"] == "http.disconnect"
+        return message
+
+
+class SentMessages(list["Message"]):
+    """`send` for an application that writes down what it is sent."""
+
+    async def send(self, message: Message) -> None:
+        self.append(message)
+
+    @property
+    def status(self) -> int:
+        status: int = self[0]["status"]
+        return status
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        """Names that were sent twice fail."""
+        headers = dict(self[0]["headers"])
+        assert len(headers) == len(self[0]["headers"])
+        return headers
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message["body"] for message in self[1:])
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self) and not self[-1].get("more_body", False) and len(self) > 1
