@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tests.support.asgi_transport import App, AsgiExchange, Headers, Response, Upload
 
 ENGINE_URL = "http://engine.test"
+_SMALL = {"max_in_flight": 2, "max_queue_depth": 4}
 _LOCAL = (b"/healthz", b"/readyz")
 
 
