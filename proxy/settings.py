@@ -152,7 +152,7 @@ class Settings(BaseSettings):
         str,
         AfterValidator(host_name),
         _meaning(
-            "Address of the admin listener: /metrics, /healthz, /readyz, /status, /debug.",
+            "Address of the admin listener: /metrics, /healthz, /readyz.",
             "a host name or an IP address",
         ),
     ] = "127.0.0.1"

@@ -146,7 +146,7 @@ def _engine_warnings(settings: Settings, engine: EngineReport) -> Iterator[str]:
     if engine.kv_cache_tokens and full_length and full_length < seats:
         yield (
             f"long requests fill the KV cache before {seats} seats are taken, and vLLM then "
-            f"preempts: watch vllm:num_preemptions, or set SLUICE_MAX_IN_FLIGHT="
+            f"preempts: watch vllm:num_preemptions_total, or set SLUICE_MAX_IN_FLIGHT="
             f"{max(1, int(full_length))} to rule it out"
         )
 
