@@ -266,7 +266,8 @@ class SluiceProtocol(HttpToolsProtocol):
         if self.reading_since is not None:
             self._end_slow_request(now - self.reading_since, limits.request_s)
         unsent = self.transport.get_write_buffer_size()
-        if unsent == 0 or unsent < self._unsent_bytes or self._may_add_to_unsent:
+        # Less means that the client reads; more means that it has made room for more.
+        if unsent == 0 or unsent != self._unsent_bytes or self._may_add_to_unsent:
             self._stalled_since = now
         elif now - self._stalled_since >= limits.write_s:
             self.transport.abort()
