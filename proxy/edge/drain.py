@@ -16,11 +16,15 @@ class Drain:
 
     def __init__(self) -> None:
         self.begun = False
+        self._over = False
         self._running: set[ClientWatch] = set()
         self._idle = asyncio.Event()
 
     def enter(self, watch: ClientWatch) -> None:
+        """A request that comes when the drain is over is ended at once: nobody waits for it."""
         self._running.add(watch)
+        if self._over:
+            watch.interrupt(Interruption.DRAIN_ENDED)
 
     def leave(self, watch: ClientWatch) -> None:
         self._running.discard(watch)
@@ -45,9 +49,11 @@ class Drain:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
         except TimeoutError:
+            self._over = True
             rest = list(self._running)
             for watch in rest:
                 watch.interrupt(Interruption.DRAIN_ENDED)
             await self._idle.wait()
             return len(rest)
+        self._over = True
         return 0
