@@ -54,6 +54,7 @@ class Exchange:
 
     async def drain(self) -> None:
         """Waits until what was sent has left for the kernel (that is: until the peer reads)."""
+        await asyncio.sleep(0)  # a peer that is gone cancels us here
         await self._connection.writable.wait()
 
     async def dribble(self, raw: bytes, size: int = 1, interval_s: float = 0.0) -> None:
@@ -96,6 +97,10 @@ class Exchange:
         """What the kernel has not taken can still be aborted; returning from the handler waits."""
         if self._connection.writable.is_set():
             self.finish_answer()
+
+    async def finish_when_sent(self) -> None:
+        await self._connection.writable.wait()
+        self.finish_answer()
 
     def finish_answer(self) -> None:
         """From here on a closing peer is no abort. Returning from the handler does it too."""

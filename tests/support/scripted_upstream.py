@@ -145,6 +145,14 @@ class ScriptedUpstream:
         """The requests that carried `x-client-id: <client_id>`, in order of arrival."""
         return [request for request in self.seen if request.client_id == client_id]
 
+    def forget(self) -> None:
+        """Counts from zero again, between two tests that share this upstream."""
+        assert self.inflight == 0, f"requests are running: {self!r}"
+        self.seen.clear()
+        self.probed.clear()
+        self.abort_times.clear()
+        self.peak = self.aborts = self.pipelined = 0
+
     def reset_all(self) -> None:
         """RST on every open connection, as when the engine's process is killed."""
         for connection in list(self._live):
@@ -198,14 +206,17 @@ class ScriptedUpstream:
         return task
 
     def answer_finished(self, exchange: Exchange) -> None:
+        exchange.request.ended_at = asyncio.get_running_loop().time()
         if exchange.counted:
             self.inflight -= 1
 
     def answer_aborted(self, exchange: Exchange) -> None:
+        exchange.request.ended_at = now = asyncio.get_running_loop().time()
+        exchange.request.aborted = True
         if exchange.counted:
             self.inflight -= 1
             self.aborts += 1
-            self.abort_times.append(asyncio.get_running_loop().time())
+            self.abort_times.append(now)
 
     def request_pipelined(self) -> None:
         self.pipelined += 1
@@ -219,11 +230,10 @@ class ScriptedUpstream:
     async def _answer(self, exchange: Exchange) -> None:
         try:
             await self._handler_for(exchange.request)(exchange)
-            await exchange.drain()
+            await exchange.finish_when_sent()
         except Exception as error:  # noqa: BLE001 - kept, and raised when the test leaves
             self.errors.append(error)
             exchange.reset()
-        exchange.finish_answer()
 
 
 @contextlib.contextmanager
