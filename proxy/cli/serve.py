@@ -18,6 +18,7 @@ from proxy import __version__
 from proxy.app import build
 from proxy.cli.beside import simulated_engine_beside
 from proxy.cli.settings_options import settings_options
+from proxy.cli.soundness import descriptors_needed
 from proxy.config import Settings, given_fields, load_settings, settings_table
 from proxy.edge.connection import ConnectionLimits
 from proxy.edge.server import Address, BindError, Server, bind
@@ -37,8 +38,6 @@ _log = logging.getLogger("sluice.serve")
 _SIMULATED_MAX_NUM_SEQS = 64
 # Requests leave no reference cycles behind but for failed ones, so the collector may look seldom.
 _GC_THRESHOLDS = (20_000, 20, 50)
-# Descriptors besides connections: listeners, log and trace files, the event loop's own.
-_SPARE_DESCRIPTORS = 64
 
 
 @click.command()
@@ -110,11 +109,11 @@ def _bind(host: str, port: int, prefix: str) -> socket.socket:
 
 
 def _raise_descriptor_limit(settings: Settings) -> None:
-    """Every waiting or running request holds a client's socket, and a running one the engine's."""
+    """Takes what the system allows; says so when that is less than the limits may need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    needed = 2 * settings.max_in_flight + settings.max_queue_depth + _SPARE_DESCRIPTORS
+    needed = descriptors_needed(settings)
     if hard != resource.RLIM_INFINITY and hard < needed:
         _log.warning(
             "only %d open files are allowed, but %d seats and %d waiting places need %d: "

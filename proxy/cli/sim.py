@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -98,8 +102,13 @@ def _parse_faults(
 @click.option(
     "--enable-server-load-tracking", is_flag=True, help="Count running requests in /load."
 )
+@click.option(
+    "--exit-with-stdin",
+    is_flag=True,
+    help="End when standard input does: for a parent process that may be killed.",
+)
 @click.option("--seed", default=0, help="Of the ids that it makes up.")
-def sim(host: str, port: int, **chosen: object) -> None:
+def sim(host: str, port: int, exit_with_stdin: bool, **chosen: object) -> None:
     """Run a simulated vLLM server: real routes, queue, KV cache and metrics, made-up words.
 
     It schedules as vLLM's V1 engine does and takes the time that a GPU would take, so that load
@@ -114,6 +123,8 @@ def sim(host: str, port: int, **chosen: object) -> None:
       sluice sim --no-enable-chunked-prefill --fault oom:6000
     """
     options = _options(chosen)
+    if exit_with_stdin:
+        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve_simulator(options, host, port, _ready(options), print_log_line))
@@ -137,6 +148,12 @@ def _options(chosen: dict[str, Any]) -> SimulatorOptions:
         return SimulatorOptions(cost=cost, memory=memory, **chosen)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _end_with_stdin() -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _ready(options: SimulatorOptions) -> Callable[[str], None]:
