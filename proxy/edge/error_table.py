@@ -138,6 +138,17 @@ UNKNOWN_PATH = OwnAnswer(
     "others can be let through with SLUICE_EXPOSE.",
 )
 
+# Its answer ends at once while the engine goes on generating: the seat would be given back to
+# others too early, and nobody could tell when it is free. vLLM refuses it too unless it is started
+# with a store for responses.
+BACKGROUND = OwnAnswer(
+    400,
+    _INVALID,
+    "bad_request",
+    "Responses with background=true are not served through the gateway, which could not tell how "
+    "long they take up the engine. Ask for the response without it, or as a stream.",
+)
+
 INTERNAL_ERROR = OwnAnswer(
     500,
     "server_error",

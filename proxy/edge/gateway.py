@@ -173,6 +173,8 @@ class Gateway:
                 measured = measure(*facts)
         except UnreadableBodyError as error:
             raise Refusal(error_table.bad_request(str(error))) from None
+        if measured.background:
+            raise Refusal(error_table.BACKGROUND)
         most = self.options.max_seats_per_request
         if most is not None and measured.seats > most:
             raise Refusal(error_table.too_many_sequences(measured.seats, most))

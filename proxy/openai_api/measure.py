@@ -88,7 +88,7 @@ class Measured:
 
     `prompt_bytes` is the JSON length of the fields that hold the prompt: a basis for an estimate
     of its tokens. `max_tokens` is the output the request asks for, for each sequence, and None
-    when it does not say.
+    when it does not say. `background`: a response that the engine goes on making after its answer.
     """
 
     seats: int
@@ -96,6 +96,7 @@ class Measured:
     prompt_bytes: int = 0
     max_tokens: int | None = None
     model: str | None = None
+    background: bool = False
 
 
 _UNREAD = Measured(seats=1)
@@ -140,6 +141,7 @@ def _measure_fields(shape: RequestShape, fields: RequestFields) -> Measured:
         prompt_bytes=sum(len(getattr(fields, name)) for name in rule.prompt),
         max_tokens=_max_tokens(sampling),
         model=text(fields.model),
+        background=shape is RequestShape.RESPONSES and is_true(fields.background),
     )
 
 

@@ -24,6 +24,7 @@ class RequestFields(msgspec.Struct):
 
     model: Raw = _ABSENT
     stream: Raw = _ABSENT
+    background: Raw = _ABSENT
     n: Raw = _ABSENT
     best_of: Raw = _ABSENT
     max_tokens: Raw = _ABSENT

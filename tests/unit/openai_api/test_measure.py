@@ -303,3 +303,10 @@ def test_no_spelling_of_an_integer_hides_choices(value: str) -> None:
     wanted = engine_integer(value)
     if wanted is not None and 1 <= wanted <= MAX_SEATS:
         assert seats(RequestShape.CHAT, n=value) == wanted
+
+
+def test_only_a_response_can_be_made_in_the_background() -> None:
+    body = b'{"input": "x", "background": true}'
+    assert measure(RequestShape.RESPONSES, b"application/json", body).background
+    assert not measure(RequestShape.CHAT, b"application/json", body).background
+    assert not measure(RequestShape.RESPONSES, b"application/json", b'{"input": "x"}').background
