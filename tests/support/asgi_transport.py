@@ -286,7 +286,7 @@ class AsgiExchange:
             raise RuntimeError(f"unexpected {message['type']}, response completed={self.completed}")
         body, more_body = bytes(message.get("body", b"")), message.get("more_body", False)
         self._check_length(len(body), more_body)
-        if body:
+        if body and self._method != "HEAD":
             self._unread.append(body)
         if not more_body:
             self.completed = True

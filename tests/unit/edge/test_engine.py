@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from proxy.edge.engine import Engine, EngineState
+from proxy.upstream.address import UpstreamAddress
+from tests.support.in_memory_upstream import InMemoryUpstream
+from tests.support.scripted_app import ScriptedApp
+
+
+def test_an_engine_tells_its_state_at_the_moment_it_is_asked() -> None:
+    states = iter([EngineState(None, False, "not asked yet"), EngineState(True, True, "")])
+    address = UpstreamAddress.parse("http://engine.test")
+    upstream = InMemoryUpstream(ScriptedApp())
+    engine = Engine("engine", address, upstream, None, lambda: next(states))
+    assert engine.state().up is None
+    assert engine.state().ready
+
+
+@pytest.mark.parametrize("value", [Engine, EngineState])
+def test_they_are_values(value: type) -> None:
+    assert dataclasses.fields(value)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        EngineState(True, True, "").up = False  # type: ignore[misc]

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.edge.drain import Drain
+from proxy.edge.engine import Engine, EngineState
+from proxy.edge.health import engine_trouble, health_router
+from proxy.edge.local_apps import public_app
+from proxy.upstream.address import UpstreamAddress
+from tests.support.asgi_transport import AsgiClient
+from tests.support.in_memory_upstream import InMemoryUpstream
+from tests.support.scripted_app import ScriptedApp
+from tests.support.virtual_time import run
+
+UP = EngineState(True, True, "")
+DOWN = EngineState(False, False, "connection refused")
+UNKNOWN = EngineState(None, False, "not asked yet")
+REFUSES_KEY = EngineState(True, False, "answers 401: SLUICE_UPSTREAM_API_KEY is wrong")
+
+
+def engines(**states: EngineState) -> dict[str, Engine]:
+    address = UpstreamAddress.parse("http://engine.test")
+    upstream = InMemoryUpstream(ScriptedApp())
+    return {
+        name: Engine(name, address, upstream, None, lambda state=state: state)
+        for name, state in states.items()
+    }
+
+
+Answer = tuple[int, dict[str, Any]]
+
+
+def ask(
+    path: bytes, drain: Drain | None = None, method: str = "GET", **states: EngineState
+) -> Answer:
+    """Status and decoded body, which is empty when there is none."""
+    app = public_app(health_router(engines(**states), drain or Drain()))
+
+    async def scenario() -> Answer:
+        answer = await AsgiClient(app).request(method, path)
+        assert answer.header("content-type") == "application/json"
+        return answer.status, json.loads(answer.body) if answer.body else {}
+
+    return run(scenario())
+
+
+@pytest.mark.parametrize("state", [UP, DOWN, UNKNOWN, REFUSES_KEY])
+def test_the_process_is_alive_whatever_the_engine_does(state: EngineState) -> None:
+    assert ask(b"/healthz", engine=state) == (200, {"status": "alive"})
+
+
+def test_a_draining_process_is_alive_and_not_ready() -> None:
+    drain = Drain()
+    drain.begin()
+    assert ask(b"/healthz", drain, engine=UP)[0] == 200
+    status, body = ask(b"/readyz", drain, engine=UP)
+    assert status == 503
+    assert "draining" in body["reason"]
+
+
+def test_it_is_ready_with_an_engine_that_is() -> None:
+    assert ask(b"/readyz", engine=UP) == (
+        200,
+        {"status": "ready", "engines": {"engine": {"up": True, "reason": ""}}},
+    )
+
+
+@pytest.mark.parametrize("state", [DOWN, UNKNOWN, REFUSES_KEY])
+def test_it_is_not_ready_without_and_says_why(state: EngineState) -> None:
+    status, body = ask(b"/readyz", engine=state)
+    assert status == 503
+    assert body["status"] == "not ready"
+    assert body["reason"] == f"engine: {state.reason}"
+    assert body["engines"] == {"engine": {"up": state.up, "reason": state.reason}}
+
+
+def test_one_ready_engine_of_several_is_enough() -> None:
+    status, body = ask(b"/readyz", one=DOWN, other=UP)
+    assert status == 200
+    assert set(body["engines"]) == {"one", "other"}
+
+
+def test_of_several_that_are_not_ready_each_says_why() -> None:
+    _, body = ask(b"/readyz", one=DOWN, other=UNKNOWN)
+    assert body["reason"] == "one: connection refused; other: not asked yet"
+
+
+@pytest.mark.parametrize("path", [b"/healthz", b"/readyz"])
+def test_probes_may_ask_for_the_head_only(path: bytes) -> None:
+    assert ask(path, method="HEAD", engine=UP) == (200, {})
+
+
+def test_trouble_names_the_engines_that_have_some() -> None:
+    assert engine_trouble(engines(one=DOWN, other=UP))() == "one: connection refused"
+    assert engine_trouble(engines(one=UP))() == ""
