@@ -83,7 +83,7 @@ build() {
     say "complete"
 }
 
-case ${1-} in
+case $* in
     --check)
         is_complete || fail "not set up in $home: run 'make test-vllm'"
         ;;
@@ -94,7 +94,7 @@ case ${1-} in
         is_complete || build
         ;;
     *)
-        fail "unknown argument '$1'; usage: setup_vllm.sh [--check]"
+        fail "usage: setup_vllm.sh [--check]"
         ;;
 esac
 printf '%s\n' "$home"

@@ -36,6 +36,16 @@ def test_no_more_run_than_max_num_seqs_and_the_rest_waits_inside(
         assert idle_engine.metric("vllm:num_requests_waiting_by_reason", reason="deferred") == 0
 
 
+def test_long_prompts_wait_inside_although_there_are_seats(idle_engine: EngineProcess) -> None:
+    """A step computes only so many tokens of prompts: seats alone do not empty this queue."""
+    prompts = [[7 + number] * LONG for number in range(MAX_NUM_SEQS - 1)]
+    with ExitStack() as stack:
+        for prompt in prompts:
+            stack.enter_context(closing(send(idle_engine, completion(100, prompt=prompt))))
+        wait_until(lambda: idle_engine.waiting > 0, "one that waits")
+        assert idle_engine.running < MAX_NUM_SEQS - 1
+
+
 def test_a_waiting_request_runs_when_another_ends(idle_engine: EngineProcess) -> None:
     with ExitStack() as stack:
         running = [send(idle_engine, completion(LONG)) for _ in range(MAX_NUM_SEQS)]
@@ -66,9 +76,8 @@ def test_a_client_that_leaves_a_running_request_aborts_it(
     idle_engine: EngineProcess, path: str, body: Json, stream: bool
 ) -> None:
     before = idle_engine.aborted
-    request = send(idle_engine, {**body, "stream": stream}, path)
-    wait_until(lambda: idle_engine.running == 1, "a running request")
-    request.close()
+    with closing(send(idle_engine, {**body, "stream": stream}, path)):
+        wait_until(lambda: idle_engine.running == 1, "a running request")
     wait_until(lambda: idle_engine.running == 0, "an idle engine", within_s=1.0)
     wait_until(lambda: idle_engine.aborted == before + 1, "an abort", within_s=1.0)
 
@@ -82,18 +91,16 @@ def test_a_client_that_leaves_a_waiting_request_aborts_it(
         for _ in range(MAX_NUM_SEQS):
             stack.enter_context(closing(send(idle_engine, completion(LONG))))
         wait_until(lambda: idle_engine.running == MAX_NUM_SEQS, "a full engine")
-        request = send(idle_engine, completion(LONG, stream=stream))
-        wait_until(lambda: idle_engine.waiting == 1, "one that waits")
-        request.close()
+        with closing(send(idle_engine, completion(LONG, stream=stream))):
+            wait_until(lambda: idle_engine.waiting == 1, "one that waits")
         wait_until(lambda: idle_engine.waiting == 0, "none that waits", within_s=1.0)
         assert idle_engine.running == MAX_NUM_SEQS
         wait_until(lambda: idle_engine.aborted == before + 1, "an abort", within_s=1.0)
 
 
 def test_a_client_that_leaves_a_wide_request_aborts_all_of_it(idle_engine: EngineProcess) -> None:
-    request = send(idle_engine, completion(LONG, n=3))
-    wait_until(lambda: idle_engine.running == 3, "three sequences")
-    request.close()
+    with closing(send(idle_engine, completion(LONG, n=3))):
+        wait_until(lambda: idle_engine.running == 3, "three sequences")
     wait_until(lambda: idle_engine.running == 0, "an idle engine", within_s=1.0)
 
 
@@ -104,9 +111,8 @@ def test_what_a_client_gave_up_is_in_no_count_of_finished_requests(
         return idle_engine.metric("vllm:request_success_total")
 
     before, aborted_before = finished(), idle_engine.aborted
-    request = send(idle_engine, completion(LONG))
-    wait_until(lambda: idle_engine.running == 1, "a running request")
-    request.close()
+    with closing(send(idle_engine, completion(LONG))):
+        wait_until(lambda: idle_engine.running == 1, "a running request")
     wait_until(lambda: idle_engine.aborted == aborted_before + 1, "an abort")
     with closing(send(idle_engine, completion(1))) as another:
         another.read_until(b"}]")

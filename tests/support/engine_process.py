@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MODEL = "tiny"
 MAX_NUM_SEQS = 8
 MAX_MODEL_LEN = 2048
+# So few that a long prompt takes many steps, and can be left in the middle.
+MAX_NUM_BATCHED_TOKENS = 64
 
 # With --enable-log-requests.
 _ABORT_LINE = re.compile(r"Request \S+ aborted\.")

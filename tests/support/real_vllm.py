@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.engine_process import (
     MAX_MODEL_LEN,
+    MAX_NUM_BATCHED_TOKENS,
     MAX_NUM_SEQS,
     MODEL,
     EngineProcess,
@@ -57,7 +58,8 @@ def running_vllm(
 @pytest.fixture(scope="session")
 def real_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
     """Generates; asks for no key."""
-    with running_vllm(tmp_path_factory.mktemp("vllm") / "vllm.log") as server:
+    log = tmp_path_factory.mktemp("vllm") / "vllm.log"
+    with running_vllm(log, "--max-num-batched-tokens", str(MAX_NUM_BATCHED_TOKENS)) as server:
         yield server
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.engine_process import (
     MAX_MODEL_LEN,
+    MAX_NUM_BATCHED_TOKENS,
     MAX_NUM_SEQS,
     MODEL,
     EngineProcess,
@@ -52,7 +53,8 @@ def running_simulator(
 @pytest.fixture(scope="session")
 def simulated_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
     """Asks for no key."""
-    with running_simulator(tmp_path_factory.mktemp("simulator") / "simulator.log") as engine:
+    log = tmp_path_factory.mktemp("simulator") / "simulator.log"
+    with running_simulator(log, "--max-num-batched-tokens", str(MAX_NUM_BATCHED_TOKENS)) as engine:
         yield engine
 
 
