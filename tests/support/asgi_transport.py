@@ -123,6 +123,9 @@ class AsgiConnection:
     `closed` and `aborted` record which of the two it used.
     """
 
+    refusal = None
+    """What a server answers to a request that it cannot read; here it can read them all."""
+
     def __init__(self, exchange: AsgiExchange) -> None:
         self._exchange = exchange
         self.closed = False
@@ -143,8 +146,7 @@ class AsgiConnection:
 
     @property
     def has_whole_request(self) -> bool:
-        """False promises nothing, and lets the app take the path that waits for the body."""
-        return False
+        return self._exchange.upload_is_done
 
     def end_body_by_closing(self) -> None:
         """Nothing is framed here."""
@@ -154,7 +156,8 @@ class AsgiExchange:
     """One request and its response, seen from the client.
 
     `completed`: the whole response came. `disconnected`: the connection is gone, whoever ended it.
-    `task`: the app's task. `sent_after_disconnect` counts messages that went nowhere.
+    `task`: the app's task. `upload_is_done`: the last byte of the request is there.
+    `sent_after_disconnect` counts messages that went nowhere.
     """
 
     def __init__(self, app: App, scope: dict[str, Any], body: Upload) -> None:
@@ -162,7 +165,7 @@ class AsgiExchange:
         self._method = scope["method"]
         self._uploaded = bytearray()
         self._upload_left: deque[bytes | float] = deque([body] if isinstance(body, bytes) else body)
-        self._upload_done = False
+        self.upload_is_done = False
         self._unread: deque[bytes] = deque()
         self._length_left: int | None = None
         self._head: Head | None = None
@@ -260,7 +263,7 @@ class AsgiExchange:
         if self.disconnected or self.completed:
             return {"type": "http.disconnect"}
         body, self._uploaded = bytes(self._uploaded), bytearray()
-        return {"type": "http.request", "body": body, "more_body": not self._upload_done}
+        return {"type": "http.request", "body": body, "more_body": not self.upload_is_done}
 
     async def _send(self, message: dict[str, Any]) -> None:
         if not self.disconnected:
@@ -286,7 +289,7 @@ class AsgiExchange:
             raise RuntimeError(f"unexpected {message['type']}, response completed={self.completed}")
         body, more_body = bytes(message.get("body", b"")), message.get("more_body", False)
         self._check_length(len(body), more_body)
-        if body and self._method != "HEAD":
+        if body:
             self._unread.append(body)
         if not more_body:
             self.completed = True
@@ -321,8 +324,8 @@ class AsgiExchange:
                 break
             self._uploaded += piece
         else:
-            self._upload_done = True
-        if self._uploaded or self._upload_done:
+            self.upload_is_done = True
+        if self._uploaded or self.upload_is_done:
             self._message_came.set()
 
     def _is_over(self) -> bool:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from proxy.edge.connection import CONNECTION_EXTENSION
 
 if TYPE_CHECKING:
     from starlette.types import Message
+
+    from proxy.edge.connection import ConnectionRefusal
 
 
 class ClientMessages:
@@ -63,3 +67,35 @@ class SentMessages(list["Message"]):
     @property
     def is_complete(self) -> bool:
         return bool(self) and not self[-1].get("more_body", False) and len(self) > 1
+
+
+class ClientLine:
+    """A client and the connection to it, which the application may end.
+
+    `ended` says how it did. `refusal` is what the server itself has answered, if it has.
+    `closes` False: a close() stays without effect, as when the client does not read what is
+    buffered.
+    """
+
+    def __init__(self, *, closes: bool = True) -> None:
+        self.ended: list[str] = []
+        self.refusal: ConnectionRefusal | None = None
+        self.client = ClientMessages()
+        self.sent = SentMessages()
+        self._closes = closes
+
+    def scope(self, **values: object) -> dict[str, Any]:
+        extensions = {CONNECTION_EXTENSION: self}
+        return {"http_version": "1.1", "headers": [], "extensions": extensions, **values}
+
+    def close(self) -> None:
+        self.ended.append("close")
+        if self._closes:
+            self.client.leave()
+
+    def abort(self) -> None:
+        self.ended.append("abort")
+        self.client.leave()
+
+    def end_body_by_closing(self) -> None:
+        self.ended.append("will end by closing")

@@ -205,6 +205,14 @@ def error_of(body: bytes) -> dict[str, Any]:
     return error
 
 
+def event_error(event: bytes) -> dict[str, Any]:
+    """The `error` object of an SSE error event, which may follow an event that was cut off."""
+    cut_off, _, data = event.rpartition(b"data: ")
+    assert event.endswith(b"\n\n")
+    assert not cut_off.strip(b"\n")
+    return error_of(data)
+
+
 async def _read_body(receive: Receive) -> bytes:
     body = b""
     while True:
