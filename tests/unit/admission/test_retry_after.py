@@ -42,7 +42,13 @@ def test_it_is_the_expected_wait_give_or_take_half(wait_s: float) -> None:
 def test_clients_refused_together_never_come_back_together(wait_s: float) -> None:
     drawn = [drawn.milliseconds for drawn in draws(wait_s)]
     assert max(drawn.count(value) for value in drawn) < 15
-    assert max(drawn) - min(drawn) > 450
+    assert max(drawn) - min(drawn) > 1800
+
+
+@pytest.mark.parametrize("wait_s", WAITS)
+def test_a_client_that_reads_whole_seconds_meets_at_most_half_of_the_others(wait_s: float) -> None:
+    seconds = [drawn.seconds for drawn in draws(wait_s)]
+    assert max(seconds.count(value) for value in seconds) <= 0.6 * len(seconds)
 
 
 def test_an_unknown_wait_is_taken_for_a_few_seconds() -> None:
