@@ -6,6 +6,7 @@ would cost a third of the throughput. What is neither forwarded nor refused fall
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,6 @@ from proxy.upstream.header_rules import has_field, request_headers, response_hea
 from proxy.upstream.port import UpstreamRequest
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping
 
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -86,6 +86,9 @@ class Gateway:
         try:
             try:
                 await self._serve(visit)
+            except asyncio.CancelledError:  # by the server, whatever had been sent by then
+                visit.outcome = RequestOutcome.ABANDONED
+                raise
             except Exception as error:  # noqa: BLE001  # the responder answers for every one of them
                 await self.responder.respond(visit, error)
         finally:
