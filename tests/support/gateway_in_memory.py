@@ -175,10 +175,15 @@ class Sluice:
 
 @contextlib.asynccontextmanager
 async def gateway(
-    engine: App, timeouts: UpstreamTimeouts | None = None, **values: object
+    engine: App,
+    *,
+    timeouts: UpstreamTimeouts | None = None,
+    upstream: InMemoryUpstream | None = None,
+    **values: object,
 ) -> AsyncIterator[Sluice]:
-    """`values` are settings; `timeouts` those towards the engine."""
-    upstream = InMemoryUpstream(engine, timeouts)
+    """`values` are settings; `timeouts` those towards the engine; `upstream` instead of the usual
+    way to it."""
+    upstream = upstream or InMemoryUpstream(engine, timeouts)
     sink = RecordList()
     clock = asyncio.get_running_loop().time
     application = build(settings(**values), [sink], upstream, poll_engines=False, clock=clock)

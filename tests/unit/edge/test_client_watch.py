@@ -108,6 +108,39 @@ def test_what_a_client_still_sends_is_no_leaving() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("answered_at", [0.0, 0.01, 1.0])
+def test_what_comes_after_the_answer_is_not_ended_by_its_end(answered_at: float) -> None:
+    """A server says that the client is gone as soon as the answer is out."""
+
+    async def scenario() -> None:
+        async def answer_and_tidy_up(watch: ClientWatch) -> None:
+            await asyncio.sleep(answered_at)
+            watch.stop_listening()
+            watched.client.leave()
+            await asyncio.sleep(5)
+
+        watched = Watched(answer_and_tidy_up)
+        await watched.task
+        assert watched.ended_at == answered_at + 5
+        assert watched.client.listeners == 0
+
+    run(scenario())
+
+
+def test_what_comes_after_the_answer_can_still_be_ended() -> None:
+    async def scenario() -> None:
+        async def answer_and_hang(watch: ClientWatch) -> None:
+            watch.stop_listening()
+            await asyncio.sleep(1000)
+
+        watched = Watched(answer_and_hang)
+        await asyncio.sleep(1)
+        watched.watch.interrupt(DRAIN)
+        assert await watched.interruption() is DRAIN
+
+    run(scenario())
+
+
 def test_before_the_body_is_there_nobody_else_listens() -> None:
     async def scenario() -> None:
         client = ClientMessages()
