@@ -1,6 +1,6 @@
 """An engine that answers at once with prepared bytes, faster than any proxy under test.
 
-    python -m tests.bench.fake_upstream PORT
+python -m tests.bench.fake_upstream PORT
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The proxy one would write first: FastAPI, one shared httpx client, StreamingResponse.
 
-    UPSTREAM=http://127.0.0.1:9000 uvicorn tests.bench.fastapi_httpx:app
+UPSTREAM=http://127.0.0.1:9000 uvicorn tests.bench.fastapi_httpx:app
 """
 
 from __future__ import annotations

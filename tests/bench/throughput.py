@@ -69,7 +69,7 @@ def _contenders(engine_port: int, peers: Path | None, pythons: list[str]) -> lis
         )
         port = _free_port()
         router = [str(peers / "vllm-router"), "--worker-urls", engine, "--port", str(port)]
-        limits = "--max-concurrent-requests 64 --queue-size 128 --queue-timeout-secs 5".split()
+        limits = ["--max-concurrent-requests=64", "--queue-size=128", "--queue-timeout-secs=5"]
         quiet = ["--log-level", "warning", "--prometheus-port", str(_free_port())]
         found.append(Contender("vllm-router", port, [*router, *limits, *quiet]))
     for python in pythons:
@@ -115,7 +115,7 @@ def _running(core: str, command: list[str], environment: Mapping[str, str]) -> I
 
 
 def _until_it_answers(port: int) -> None:
-    request = urllib.request.Request(  # noqa: S310 - loopback
+    request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/chat/completions",
         data=b'{"model":"tiny","messages":[{"role":"user","content":"Hello"}]}',
         headers={"Content-Type": "application/json"},
@@ -142,6 +142,7 @@ def _cpu_seconds(root: int) -> float:
 def _wrk(port: int, seconds: int, script: str) -> tuple[float, int]:
     """Requests per second, and how many there were. Refuses to report errors as speed."""
     command = ["taskset", "-c", _LOAD_CORE, "wrk", "-t1", f"-c{_CONNECTIONS}", f"-d{seconds}s"]
+    command += ["--timeout", "10s"]
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
     out = subprocess.check_output([*command, "-s", script, url], text=True)  # noqa: S603 - wrk
     if "Non-2xx" in out or "Socket errors" in out:
@@ -189,7 +190,9 @@ def _table(contenders: list[Contender]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--peers", type=Path)
