@@ -173,6 +173,13 @@ class Sluice:
         self.check_idle()
 
 
+async def leave(*exchanges: AsgiExchange) -> None:
+    """These clients hang up. Returns when the gateway is done with them."""
+    for exchange in exchanges:
+        exchange.disconnect()
+    await asyncio.gather(*(exchange.ended() for exchange in exchanges))
+
+
 @contextlib.asynccontextmanager
 async def gateway(
     engine: App,

@@ -17,7 +17,7 @@ from tests.support.virtual_time import now
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     Handler = Callable[["Call"], Awaitable[None]]
     Fields = Sequence[tuple[bytes, bytes]]
@@ -104,7 +104,12 @@ class ScriptedApp:
         return [call.client_id for call in self.seen]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(scope, await _read_body(receive), send, now())
+        async def send_and_look(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message["more_body"]:
+                self._ends(call)
+            await send(message)
+
+        call = Call(scope, await _read_body(receive), send_and_look, now())
         self.seen.append(call)
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
@@ -113,6 +118,11 @@ class ScriptedApp:
         except BreaksOffError:
             pass  # returning without the end of the answer ends the connection
         finally:
+            self._ends(call)
+
+    def _ends(self, call: Call) -> None:
+        """With the last byte, not with what the app still does after it."""
+        if call.ended_at is None:
             self.in_flight -= 1
             call.ended_at = now()
 
