@@ -245,11 +245,12 @@ def refusing_port() -> Iterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def unresponsive_port() -> AsyncIterator[int]:
+async def unresponsive_port(port: int = 0) -> AsyncIterator[int]:
     """A port whose accept queue is full, so that connecting hangs: the kernel drops the SYNs."""
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         listener.listen(0)
         for _ in range(4):
             filler = sockets.enter_context(socket.socket())
