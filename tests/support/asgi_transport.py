@@ -213,6 +213,11 @@ class AsgiExchange:
         return chunk
 
     @property
+    def has_head(self) -> bool:
+        """Status and headers are there."""
+        return self._head is not None
+
+    @property
     def has_unread(self) -> bool:
         """A body chunk is there already."""
         return bool(self._unread)
