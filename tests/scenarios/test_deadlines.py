@@ -184,7 +184,7 @@ def test_a_stream_that_falls_silent_is_cut_with_an_event() -> None:
         async with gateway(engine, timeouts=UpstreamTimeouts(idle_s=3)) as sluice:
             answer = await sluice.ask({"stream": True})
             assert not answer.completed
-            assert event_error(answer.body[5 * 10 :])["code"] == "upstream_timeout"
+            assert event_error(answer.body)["code"] == "upstream_timeout"
             assert b"[DONE]" not in answer.body
             assert now() == 4 + 3
             assert sluice.outcomes() == {"upstream_error": 1}

@@ -215,11 +215,11 @@ def error_of(body: bytes) -> dict[str, Any]:
     return error
 
 
-def event_error(event: bytes) -> dict[str, Any]:
-    """The `error` object of an SSE error event, which may follow an event that was cut off."""
-    cut_off, _, data = event.rpartition(b"data: ")
-    assert event.endswith(b"\n\n")
-    assert not cut_off.strip(b"\n")
+def event_error(body: bytes) -> dict[str, Any]:
+    """The `error` object of the SSE event at the end of a body, which an empty line sets apart."""
+    before, _, data = body.rpartition(b"data: ")
+    assert before.endswith(b"\n\n")
+    assert data.endswith(b"\n\n")
     return error_of(data)
 
 
