@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _SWEEP_EVERY_S = 1.0
 # For bytes that are still in socket buffers once every request is over.
 _FLUSH_S = 2
 _BACKLOG = 2048
+_NO_RELOAD = "SIGHUP: settings are read once, at start; restart to change them"
 
 
 class BindError(Exception):
@@ -156,7 +158,10 @@ def _listener(app: ASGIApp) -> _Listener:
 
 
 def _stop_signal() -> asyncio.Future[None]:
-    """Done at the first SIGTERM or SIGINT; the second one ends the process on the spot."""
+    """Done at the first SIGTERM or SIGINT; the second one ends the process on the spot.
+
+    SIGHUP, which asks many a daemon to read its settings anew, must not end this one.
+    """
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[None] = loop.create_future()
 
@@ -169,6 +174,7 @@ def _stop_signal() -> asyncio.Future[None]:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    loop.add_signal_handler(signal.SIGHUP, _log.warning, _NO_RELOAD)
     return stop
 
 
@@ -176,6 +182,7 @@ def _exit_at_once(number: int) -> None:
     """As the signal's default action would, so that whoever sent it sees the usual status."""
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
+    os._exit(128 + number)  # still here: for process 1 of a container there is no default action
 
 
 async def _accepting(listeners: list[_Listener], serving: list[asyncio.Task[None]]) -> None:
