@@ -25,6 +25,7 @@ from tests.support.raw_client import ask_once, request_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
 
 _PUBLIC = re.compile(r"serves http://[^:\s]+:(\d+)")
 _ADMIN = re.compile(r"health: http://[^:\s]+:(\d+)")
@@ -119,10 +120,12 @@ async def gateway(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     preexec: Callable[[], None] | None = None,
+    directory: Path | None = None,
     wait_until_ready: bool = True,
     **settings: object,
 ) -> AsyncIterator[GatewayProcess]:
     """`settings` are SLUICE_ variables in lower case without the prefix. Stopped with SIGTERM.
+    It runs in `directory`, where a .env file would be read.
 
     Fails in the end when the gateway logged a traceback, whatever the test was about.
     """
@@ -141,6 +144,7 @@ async def gateway(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=1 << 20,
+        cwd=directory,
         preexec_fn=preexec,
     )
     running = GatewayProcess(process)
