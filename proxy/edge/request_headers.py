@@ -13,7 +13,7 @@ _PRINTABLE = frozenset(range(0x20, 0x7F))
 
 
 class BadHeaderError(ValueError):
-    """A header meant for the gateway is malformed; the message names it and the rule.
+    """A header that the gateway must act upon is malformed; the message names it and the rule.
 
     `headers` is what the others say: the answer still carries the client's request id.
     """
@@ -41,8 +41,8 @@ class RequestHeaders:
 def read_headers(headers: RawHeaders) -> RequestHeaders:
     """One pass over the raw pairs (names in lower case).
 
-    Raises BadHeaderError for a bad `x-sluice-*` header. The SDKs' own headers are hints: a bad
-    value there counts as absent.
+    Raises BadHeaderError for a bad `x-sluice-*` or Transfer-Encoding header. The SDKs' own headers
+    are hints: a bad value there counts as absent.
     """
     found = RequestHeaders(b"")
     for name, value in headers:
@@ -72,6 +72,13 @@ def _read_content_type(found: RequestHeaders, value: bytes) -> None:
 def _read_content_length(found: RequestHeaders, value: bytes) -> None:
     # The server's parser has refused anything that is not one plain number.
     found.content_length = int(value) if value.isdigit() else None
+
+
+def _read_transfer_encoding(found: RequestHeaders, value: bytes) -> None:
+    # The server's parser has removed the chunks. Any other coding would still be on the body, and
+    # the engine would not be told, for the field is not passed on.
+    if value.lower() != b"chunked":
+        found.fault = "Transfer-Encoding must be 'chunked', or not be there"
 
 
 def _read_queue_timeout(found: RequestHeaders, value: bytes) -> None:
@@ -113,6 +120,7 @@ _READERS = {
     b"x-request-id": _read_request_id,
     b"content-type": _read_content_type,
     b"content-length": _read_content_length,
+    b"transfer-encoding": _read_transfer_encoding,
     b"x-sluice-queue-timeout": _read_queue_timeout,
     b"x-stainless-read-timeout": _read_client_timeout,
     b"x-stainless-timeout": _read_client_timeout,
