@@ -77,12 +77,16 @@ class Sluice:
         headers: Headers = (),
         client_id: str | None = None,
     ) -> AsgiExchange:
-        """Starts one request on a connection of its own."""
+        """Starts one request on a connection of its own. A dict is sent as JSON."""
         if target.partition(b"?")[0] not in _LOCAL:
             self.started += 1
-        raw = json.dumps(body).encode() if isinstance(body, dict) else body
-        tag = [] if client_id is None else [(b"x-client-id", client_id.encode())]
-        return self.client.start(method, target, [*headers, *tag], raw)
+        fields = list(headers)
+        if client_id is not None:
+            fields.append((b"x-client-id", client_id.encode()))
+        if isinstance(body, dict):
+            fields.append((b"content-type", b"application/json"))
+            body = json.dumps(body).encode()
+        return self.client.start(method, target, fields, body)
 
     async def ask(
         self,
