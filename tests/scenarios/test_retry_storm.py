@@ -95,12 +95,16 @@ class Clients:
 
 
 @asynccontextmanager
-async def in_front(max_queue_depth: int = SEATS) -> AsyncIterator[tuple[Simulated, Sluice]]:
+async def in_front(
+    max_queue_depth: int = SEATS, *, shadow: bool = False
+) -> AsyncIterator[tuple[Simulated, Sluice]]:
     """The gateway in front of a simulated engine that has room for one sequence more."""
-    async with simulated(max_num_seqs=SEATS + 1, cost=SLOW_STEPS) as engine:
-        seats = {"max_in_flight": SEATS, "max_queue_depth": max_queue_depth}
-        async with gateway(engine.app, **seats) as sluice:
-            yield engine, sluice
+    seats = {"max_in_flight": SEATS, "max_queue_depth": max_queue_depth}
+    async with (
+        simulated(max_num_seqs=SEATS + 1, cost=SLOW_STEPS) as engine,
+        gateway(engine.app, shadow=shadow, **seats) as sluice,
+    ):
+        yield engine, sluice
 
 
 async def capacity_per_s(engine: Simulated) -> float:
@@ -146,6 +150,21 @@ def test_a_retry_storm_costs_little_goodput_and_ends_with_the_load(obedient: boo
             assert finished - read <= 0.02 * finished, "work that nobody read"
             assert await engine.metric(_gauge("running")) == 0
             assert await engine.metric(_gauge("waiting")) == 0
+
+    run(scenario())
+
+
+def test_the_same_storm_without_a_limit_takes_nearly_all_of_the_goodput() -> None:
+    """What the limit is worth, and that the test above can fail."""
+
+    async def scenario() -> None:
+        async with in_front(shadow=True) as (engine, sluice):
+            capacity = await capacity_per_s(engine)
+            storming = Clients(sluice, obedient=True)
+            storm = asyncio.create_task(storming.come(3 * capacity, STORM_S / 3))
+            await storm
+            assert len(storming.served) < 0.2 * capacity * STORM_S / 3
+            await asyncio.sleep(PATIENCE_S)
 
     run(scenario())
 
