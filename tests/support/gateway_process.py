@@ -24,7 +24,7 @@ from tests.support.process_sockets import open_descriptors, sockets_towards
 from tests.support.raw_client import ask_once, request_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
 _PUBLIC = re.compile(r"serves http://[^:\s]+:(\d+)")
@@ -118,6 +118,7 @@ class GatewayProcess:
 async def gateway(
     upstream_url: str,
     *arguments: str,
+    run_by: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     preexec: Callable[[], None] | None = None,
     directory: Path | None = None,
@@ -125,7 +126,7 @@ async def gateway(
     **settings: object,
 ) -> AsyncIterator[GatewayProcess]:
     """`settings` are SLUICE_ variables in lower case without the prefix. Stopped with SIGTERM.
-    It runs in `directory`, where a .env file would be read.
+    It runs in `directory`, where a .env file would be read, started by the command `run_by`.
 
     Fails in the end when the gateway logged a traceback, whatever the test was about.
     """
@@ -139,7 +140,7 @@ async def gateway(
     }
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "serve", *arguments),
+        *(*run_by, sys.executable, "-m", "proxy", "serve", *arguments),
         env={**inherited, "PYTHONUNBUFFERED": "1", **variables},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
