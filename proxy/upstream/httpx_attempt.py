@@ -1,0 +1,105 @@
+"""One try at one request over httpx, and how to be rid of it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any, Protocol
+
+import httpx
+
+from proxy.upstream.request_sender import SLICE_BYTES, framing_fields
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from proxy.upstream.port import UpstreamRequest, UpstreamTimeouts
+
+
+class NetworkStream(Protocol):
+    """What httpcore calls a connection, as far as it is used here."""
+
+    def get_extra_info(self, info: str) -> Any: ...  # noqa: ANN401 - as httpcore has it
+
+
+class Attempt:
+    """One try at one request, as httpx wants it told.
+
+    Once begun it is not cancelled from outside: httpcore and anyio lose the connection when a
+    cancellation meets them between two steps (just connected, in the TLS handshake, while closing).
+    A connection that is not wanted any more has its socket shut down instead, and then ends by
+    their ordinary error paths.
+    """
+
+    def __init__(
+        self, request: UpstreamRequest, origin: httpx.URL, timeouts: UpstreamTimeouts
+    ) -> None:
+        self._timeouts = timeouts
+        self.is_fresh = False
+        self._stream: NetworkStream | None = None
+        self._is_abandoned = False
+        self.first_byte = asyncio.timeout(None)
+        # httpcore looks the values up when it needs them, so they can change on the way. "write"
+        # bounds one slice of the body; while the head is awaited `first_byte` does the timing.
+        self._limits: dict[str, float | None] = {
+            "connect": timeouts.connect_s,
+            "write": timeouts.idle_s,
+            "read": None,
+            "pool": None,
+        }
+        self.request = httpx.Request(
+            request.method,
+            origin,
+            headers=[
+                # h11 insists on values without the blanks that may surround them on the wire.
+                (name, value.strip(b" \t"))
+                for name, value in [*request.headers, *framing_fields(request)]
+            ],
+            stream=_Slices(request.body),
+            extensions={"target": request.target, "timeout": self._limits, "trace": self._trace},
+        )
+
+    def use_idle_timeout(self) -> None:
+        self._limits["read"] = self._timeouts.idle_s
+
+    def abandon(self, sending: asyncio.Task[httpx.Response]) -> None:
+        """Nobody waits for the response any more: the engine is to see that at once."""
+        self._is_abandoned = True
+        if self._stream is not None:
+            shut_down(self._stream)
+        elif not self.is_fresh:
+            sending.cancel()  # harmless on a connection that has served before
+        # Else it is connecting, which the connect timeout bounds; `_trace` does the rest.
+
+    async def _trace(self, event: str, info: dict[str, Any]) -> None:
+        if event == "connection.connect_tcp.started":
+            self.is_fresh = True
+        elif event == "connection.connect_tcp.complete":
+            self._stream = info["return_value"]
+            if self._is_abandoned:
+                shut_down(self._stream)
+        elif event == "http11.send_request_body.complete" and not self._is_abandoned:
+            now = asyncio.get_running_loop().time()
+            self.first_byte.reschedule(now + self._timeouts.first_byte_s)
+
+
+class _Slices(httpx.AsyncByteStream):
+    """A request body in pieces, each of which may take as long as a write may take."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self._body), SLICE_BYTES):
+            yield self._body[start : start + SLICE_BYTES]
+
+
+def shut_down(stream: NetworkStream) -> None:
+    """FIN, at once. By way of a second descriptor: uvloop's socket object offers no more."""
+    connected = stream.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        twin = socket.socket(fileno=os.dup(connected.fileno()))
+        with twin:
+            twin.shutdown(socket.SHUT_RDWR)
