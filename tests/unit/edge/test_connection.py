@@ -1,0 +1,582 @@
+"""The client's connection, byte by byte. On real sockets, and with the gateway: tests/e2e."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.edge.connection import (
+    MAX_HEAD_BYTES,
+    ConnectionLimits,
+    ConnectionRefusal,
+    client_connection,
+)
+from tests.support.fake_wire import Wire
+from tests.support.scripted_app import error_of
+from tests.support.virtual_time import now, run, settle
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+LIMITS = ConnectionLimits(request_s=30, write_s=60)
+GET = b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b"
+
+
+async def whole_body(receive: Receive) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionError
+        body += message["body"]
+        if not message["more_body"]:
+            return body
+
+
+async def answer(send: Send, body: bytes = b"ok", status: int = 200) -> None:
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    await answer(send, scope["raw_path"] + b"|" + await whole_body(receive))
+
+
+class Waiting:
+    """An app that answers when it is told to, and notes which clients left before."""
+
+    def __init__(self) -> None:
+        self.left: list[bytes] = []
+        self._go = asyncio.Event()
+
+    def go(self) -> None:
+        self._go.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await whole_body(receive)
+        gone = asyncio.ensure_future(receive())
+        may_go = asyncio.ensure_future(self._go.wait())
+        await asyncio.wait({gone, may_go}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            self.left.append(scope["raw_path"])
+        else:
+            await answer(send, scope["raw_path"])
+        for task in (gone, may_go):
+            task.cancel()
+        await asyncio.wait({gone, may_go})
+
+
+def refusal(wire: Wire) -> tuple[int, dict[str, object]]:
+    """Status and error of an answer that the connection itself made; it is the last of all."""
+    head, _, body = wire.sent.rpartition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    start = max(index for index, line in enumerate(lines) if line.startswith(b"HTTP/1.1 "))
+    fields = dict(line.split(b": ", 1) for line in lines[start + 1 :])
+    error = error_of(body)
+    assert fields[b"content-length"] == b"%d" % len(body)
+    assert fields[b"content-type"] == b"application/json"
+    assert fields[b"x-sluice-reason"] == str(error["code"]).encode()
+    assert fields[b"x-request-id"]
+    assert fields[b"connection"] == b"close"
+    assert wire.ended == ["close"]
+    return int(lines[start].split()[1]), error
+
+
+def bodies(wire: Wire) -> list[bytes]:
+    return [part.partition(b"\r\n\r\n")[2] for part in wire.sent.split(b"HTTP/1.1 ")[1:]]
+
+
+# Requests that can be read ---------------------------------------------------------------------
+
+
+def test_a_request_is_the_same_however_it_is_cut() -> None:
+    async def scenario() -> None:
+        request = POST.replace(b"/ ", b"/v1/x%%2Fy?a=b ") % (5, b"hello")
+        answers = set()
+        for size in (1, 2, 7, len(request)):
+            wire = Wire(echo)
+            for start in range(0, len(request), size):
+                wire.receives(request[start : start + size])
+                await settle()
+            await wire.done()
+            answers.add(wire.sent)
+            assert wire.calls[0]["query_string"] == b"a=b"
+            assert wire.ended == []
+            wire.client_leaves()
+        assert len(answers) == 1
+        assert answers.pop().endswith(b"/v1/x%2Fy|hello")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("target", "raw_path", "path", "query"),
+    [
+        (b"/v1/models", b"/v1/models", "/v1/models", b""),
+        (b"/a%2Fb?x=%41", b"/a%2Fb", "/a/b", b"x=%41"),
+        (b"/a?b?c", b"/a", "/a", b"b?c"),
+        (b"//evil.test/x", b"//evil.test/x", "//evil.test/x", b""),
+        (b"/v1/../sleep", b"/v1/../sleep", "/v1/../sleep", b""),
+        (b"/%00", b"/%00", "/\x00", b""),
+        (b"http://evil.test/a?b", b"/a", "/a", b"b"),
+        (b"http://evil.test", b"", "", b""),
+    ],
+)
+def test_a_target_is_taken_apart_and_nothing_in_it_is_normalized(
+    target: bytes, raw_path: bytes, path: str, query: bytes
+) -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(b"GET " + target + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+        await wire.done()
+        (scope,) = wire.calls
+        assert (scope["raw_path"], scope["path"]) == (raw_path, path)
+        assert scope["query_string"] == query
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_headers_keep_their_order_and_number_and_lose_their_case() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(b"GET / HTTP/1.1\r\nX-B: 1\r\nx-a: \xff\r\nX-B:  2\r\n\r\n")
+        await wire.done()
+        assert wire.calls[0]["headers"] == [(b"x-b", b"1"), (b"x-a", b"\xff"), (b"x-b", b"2")]
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_a_connection_is_kept_for_the_next_request() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        for number in range(3):
+            wire.receives(GET % number)
+            await wire.done()
+        assert bodies(wire) == [b"/0|", b"/1|", b"/2|"]
+        assert wire.ended == []
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_a_connection_that_is_idle_for_long_is_closed() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(GET % 1)
+        await wire.done()
+        await asyncio.sleep(76)
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_a_request_to_upgrade_is_served_and_its_connection_closed() -> None:
+    """As Java's HTTP client sends it; the parser cannot go on after it."""
+
+    async def scenario() -> None:
+        wire = Wire(echo)
+        upgrade = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: x\r\n"
+        wire.receives(b"GET /1 HTTP/1.1\r\nhost: x\r\n" + upgrade + b"\r\n")
+        await wire.done()
+        assert bodies(wire) == [b"/1|"]
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_the_app_is_told_when_the_whole_request_is_here() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(POST % (4, b"ab"))
+        await settle()
+        assert not wire.connection.has_whole_request
+        wire.receives(b"cd")
+        assert wire.connection.has_whole_request
+        wire.client_leaves()
+        await wire.done()
+
+    run(scenario())
+
+
+# One after the other ---------------------------------------------------------------------------
+
+
+def test_requests_in_one_write_are_answered_in_their_order() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(GET % 1 + POST % (2, b"hi") + GET % 3)
+        await wire.done()
+        assert bodies(wire) == [b"/1|", b"/|hi", b"/3|"]
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_a_client_that_leaves_is_noticed_behind_a_request_that_waits_its_turn() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(GET % 1)
+        wire.receives(GET % 2)
+        await settle()
+        assert wire.transport.reads  # else the loss would not be seen
+        wire.client_leaves()
+        await wire.done()
+        assert app.left == [b"/1"]
+        assert len(wire.calls) == 1  # nobody is there for the second one's answer
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("behind", [[GET % 2] * 9, [POST % (70_000, b"x" * 70_000)]])
+def test_what_may_wait_behind_a_request_is_bounded(behind: list[bytes]) -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(GET % 1)
+        for request in behind:
+            wire.receives(request)
+        wire.receives(GET % 99)
+        await settle()
+        app.go()
+        await wire.done()
+        assert [scope["raw_path"] for scope in wire.calls] == [b"/1"]
+        assert bodies(wire) == [b"/1"]
+        assert b"connection: close" in wire.sent
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_nonsense_behind_a_request_is_never_answered_in_its_middle() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(GET % 1)
+        wire.receives(b"\x16\x03\x01 nonsense\r\n\r\n")
+        await settle()
+        assert wire.sent == b""
+        app.go()
+        await wire.done()
+        assert bodies(wire) == [b"/1"]
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_nonsense_behind_requests_that_wait_ends_the_connection_after_the_running_one() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(GET % 1 + GET % 2 + b"nonsense\r\n\r\n")
+        await settle()
+        app.go()
+        await wire.done()
+        assert bodies(wire) == [b"/1"]
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+# Requests that cannot be read ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\xe4 HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\na: b\rc: d\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\n folded\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_an_openai_error(request_bytes: bytes) -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(request_bytes)
+        await settle()
+        status, error = refusal(wire)
+        assert (status, error["type"], error["code"]) == (
+            400,
+            "invalid_request_error",
+            "bad_request",
+        )
+        assert wire.calls == []
+        await wire.done()
+
+    run(scenario())
+
+
+def test_a_body_that_cannot_be_read_ends_its_request_as_refused() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await settle()
+        connection = wire.connection
+        assert connection.refusal is None
+        wire.receives(b"zz\r\n")
+        assert refusal(wire)[0] == 400
+        assert connection.refusal == ConnectionRefusal(400, "bad_request")
+        await wire.done()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("piece_bytes", [1000, 50_000, 200_000])
+def test_a_head_that_is_too_large_is_refused_however_it_comes(piece_bytes: int) -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        head = b"GET / HTTP/1.1\r\nx: " + b"x" * 2 * MAX_HEAD_BYTES + b"\r\n\r\n"
+        for start in range(0, len(head), piece_bytes):
+            wire.receives(head[start : start + piece_bytes])
+        await settle()
+        assert refusal(wire)[0] == 431
+        assert wire.calls == []
+
+    run(scenario())
+
+
+def test_a_large_target_is_as_bad_as_large_headers() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(b"GET /" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n\r\n")
+        await settle()
+        assert refusal(wire)[0] == 431
+
+    run(scenario())
+
+
+def test_a_body_does_not_count_as_head() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        body = b"x" * 2 * MAX_HEAD_BYTES
+        wire.receives(POST % (len(body), body) + GET % 2)
+        await wire.done()
+        wire.receives(GET % 3)
+        await wire.done()
+        assert [scope["raw_path"] for scope in wire.calls] == [b"/", b"/2", b"/3"]
+        wire.client_leaves()
+
+    run(scenario())
+
+
+# Clients that are slow -------------------------------------------------------------------------
+
+
+def sweep(wire: Wire) -> None:
+    wire.protocol.enforce_time_limits(now(), LIMITS)
+
+
+async def sweep_for(wire: Wire, seconds: int) -> None:
+    for _ in range(seconds):
+        await asyncio.sleep(1)
+        sweep(wire)
+
+
+def test_a_head_that_does_not_come_in_time_is_refused() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(b"GET / HT")
+        await sweep_for(wire, 29)
+        assert wire.ended == []
+        wire.receives(b"T")  # a byte now and then does not help
+        await sweep_for(wire, 1)
+        status, error = refusal(wire)
+        assert (status, error["code"]) == (408, "body_timeout")
+
+    run(scenario())
+
+
+def test_a_client_that_never_says_a_word_is_hung_up_on_without_one() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        await sweep_for(wire, 30)
+        assert (wire.sent, wire.ended) == (b"", ["close"])
+
+    run(scenario())
+
+
+def test_an_idle_connection_is_not_a_slow_request() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(GET % 1)
+        await wire.done()
+        await sweep_for(wire, 60)
+        assert wire.ended == []
+        wire.receives(GET % 2)
+        await wire.done()
+        assert bodies(wire) == [b"/1|", b"/2|"]
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_a_slow_body_is_the_apps_to_time() -> None:
+    async def scenario() -> None:
+        wire = Wire(Waiting())
+        wire.receives(POST % (10, b"x"))
+        await sweep_for(wire, 300)
+        assert wire.ended == []
+        wire.client_leaves()
+        await wire.done()
+
+    run(scenario())
+
+
+def test_an_upload_that_goes_on_after_its_answer_ends_some_time() -> None:
+    async def scenario() -> None:
+        async def answers_early(_scope: Scope, _receive: Receive, send: Send) -> None:
+            await answer(send)
+
+        wire = Wire(answers_early)
+        wire.receives(POST % (10, b"x"))
+        await wire.done()
+        await sweep_for(wire, 60)
+        assert wire.ended == []
+        await sweep_for(wire, 1)
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_a_request_that_takes_long_to_answer_is_not_slow() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(GET % 1)
+        await sweep_for(wire, 500)
+        assert wire.ended == []
+        app.go()
+        await wire.done()
+        assert bodies(wire) == [b"/1"]
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_a_client_that_reads_nothing_for_long_is_dropped() -> None:
+    async def scenario() -> None:
+        wire = Wire(Waiting())
+        wire.receives(GET % 1)
+        await settle()
+        wire.transport.unsent = 1000
+        wire.protocol.pause_writing()
+        await sweep_for(wire, 60)
+        assert wire.ended == []
+        await sweep_for(wire, 1)
+        assert wire.ended == ["abort"]
+        await wire.done()
+
+    run(scenario())
+
+
+def test_a_client_that_reads_slowly_is_not() -> None:
+    async def scenario() -> None:
+        wire = Wire(Waiting())
+        wire.receives(GET % 1)
+        await settle()
+        wire.protocol.pause_writing()
+        for unsent in range(1000, 900, -1):
+            wire.transport.unsent = unsent
+            await sweep_for(wire, 30)
+        assert wire.ended == []
+        wire.client_leaves()
+        await wire.done()
+
+    run(scenario())
+
+
+def test_what_waits_while_more_may_be_written_is_no_sign_of_a_stuck_client() -> None:
+    async def scenario() -> None:
+        wire = Wire(Waiting())
+        wire.receives(GET % 1)
+        await settle()
+        wire.transport.unsent = 1000  # below the mark at which the app is held back
+        await sweep_for(wire, 300)
+        assert wire.ended == []
+        wire.client_leaves()
+        await wire.done()
+
+    run(scenario())
+
+
+# What an app may do ----------------------------------------------------------------------------
+
+
+def test_a_connection_can_be_closed_and_reset_by_the_app() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(GET % 1)
+        await settle()
+        assert not wire.connection.is_closing()
+        wire.connection.close()
+        assert wire.connection.is_closing()
+        wire.connection.abort()
+        assert wire.ended == ["close", "abort"]
+        await wire.done()
+        assert app.left == [b"/1"]
+
+    run(scenario())
+
+
+def test_a_body_can_end_with_its_connection() -> None:
+    async def scenario() -> None:
+        async def to_the_end(scope: Scope, _receive: Receive, send: Send) -> None:
+            connection = client_connection(scope)
+            assert connection is not None
+            connection.end_body_by_closing()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"abc", "more_body": True})
+            await send({"type": "http.response.body", "body": b"def", "more_body": False})
+
+        wire = Wire(to_the_end)
+        wire.receives(b"GET / HTTP/1.0\r\n\r\n")
+        await wire.done()
+        head, _, body = wire.sent.partition(b"\r\n\r\n")
+        assert b"chunked" not in head
+        assert b"connection: close" in head
+        assert (body, wire.ended) == (b"abcdef", ["close"])
+
+    run(scenario())
+
+
+def test_a_server_that_is_not_ours_has_no_such_connection() -> None:
+    assert client_connection({}) is None
+    assert client_connection({"extensions": {"other": {}}}) is None
+
+
+def test_an_app_that_crashes_leaves_an_answer_or_a_broken_one() -> None:
+    async def scenario() -> None:
+        async def crashes(_scope: Scope, receive: Receive, send: Send) -> None:
+            body = json.loads(await whole_body(receive))
+            if body["starts"]:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+            raise RuntimeError("of the app")
+
+        for starts, status in [(b"true ", b"200"), (b"false", b"500")]:
+            wire = Wire(crashes)
+            wire.receives(POST % (17, b'{"starts": %b}' % starts))
+            await wire.done()
+            assert wire.sent.split()[1] == status
+            assert not wire.sent.endswith(b"0\r\n\r\n")
+            assert wire.ended == ["close"]
+
+    run(scenario())
