@@ -53,13 +53,15 @@ def bind(address: Address) -> socket.socket:
         family, kind, proto, _, where = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        bound = socket.socket(family, kind, proto)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(where)
-    except OSError as error:
+        with contextlib.ExitStack() as stack:
+            bound = stack.enter_context(socket.socket(family, kind, proto))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(where)
+            stack.pop_all()
+    except (OSError, UnicodeError) as error:  # the latter for a name that cannot be a host's
+        reason = getattr(error, "strerror", None) or error
         raise BindError(
-            f"cannot listen on {address.host}:{address.port} ({address.settings}): "
-            f"{error.strerror or error}"
+            f"cannot listen on {address.host}:{address.port} ({address.settings}): {reason}"
         ) from error
     return bound
 
