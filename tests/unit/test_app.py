@@ -1,0 +1,282 @@
+"""Settings in, wired application out: that every part got what it was meant to get."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy import app
+from proxy.app import Application, build
+from proxy.upstream.httpx_client import HttpxUpstream
+from proxy.upstream.pool import ConnectionPool
+from proxy.vllm.poller import EnginePoller
+from tests.support.asgi_transport import AsgiClient
+from tests.support.engine_transport import ScriptedEngine, late, ok, refused, status
+from tests.support.gateway_in_memory import RecordList, settings
+from tests.support.in_memory_upstream import InMemoryUpstream
+from tests.support.scripted_app import ScriptedApp, error_of
+from tests.support.virtual_time import now, run
+
+if TYPE_CHECKING:
+    from proxy.telemetry.metrics import Metrics
+
+ENGINE_PAGE = (
+    b'vllm:num_requests_running{engine="0"} 3\n'
+    b'vllm:num_requests_waiting{engine="0"} 1\n'
+    b'vllm:kv_cache_usage_perc{engine="0"} 0.25\n'
+)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> ScriptedEngine:
+    """The engine as its poller sees it, which asks it in memory."""
+    scripted = ScriptedEngine({"/health": ok(), "/metrics": ok(ENGINE_PAGE), "/v1/models": ok()})
+    polling = functools.partial(EnginePoller, transport=scripted)
+    monkeypatch.setattr(app, "EnginePoller", polling)
+    return scripted
+
+
+def built(**values: object) -> Application:
+    """With an upstream in memory, polling the engine."""
+    clock = asyncio.get_running_loop().time
+    return build(settings(**values), upstream=InMemoryUpstream(ScriptedApp()), clock=clock)
+
+
+async def ready(application: Application) -> tuple[int, dict[str, Any]]:
+    answer = await AsgiClient(application.admin).request("GET", b"/readyz")
+    return answer.status, json.loads(answer.body)
+
+
+def lines(metrics: Metrics, name: str) -> list[str]:
+    page = metrics.page()[0].decode().splitlines()
+    return [line for line in page if line.startswith((f"{name}{{", f"{name} "))]
+
+
+def test_limits_are_those_of_the_settings() -> None:
+    async def scenario() -> None:
+        application = built(max_in_flight=7, max_queue_depth=9, max_body_bytes=1000)
+        snapshot = application.controller.snapshot()
+        assert (snapshot.limit, snapshot.max_queue_depth) == (7, 9)
+        assert [upstream.name for upstream in snapshot.upstreams] == ["http://engine.test"]
+        intake = application.public.intake
+        assert intake.max_body_bytes == 1000
+        assert intake.max_buffered_bytes == (7 + 9) * 1000
+        await application.stop()
+
+    run(scenario())
+
+
+def test_times_are_those_of_the_settings() -> None:
+    async def scenario() -> None:
+        application = built(queue_timeout=3, body_timeout=4)
+        assert application.public.options.queue_timeout_s == 3
+        assert application.public.intake.body_timeout_s == 4
+        await application.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("client", "kind"), [("pool", ConnectionPool), ("httpx", HttpxUpstream)])
+def test_the_client_towards_the_engine_is_the_one_that_was_chosen(client: str, kind: type) -> None:
+    async def scenario() -> None:
+        application = build(settings(upstream_client=client), poll_engines=False)
+        (engine,) = application.engines.values()
+        assert isinstance(engine.upstream, kind)
+        await application.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("client", ["pool", "httpx"])
+def test_the_clients_times_towards_the_engine_are_those_of_the_settings(
+    client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+    for name in ("ConnectionPool", "HttpxUpstream"):
+        kept = functools.partial(_keep_timeouts, given)
+        monkeypatch.setattr(app, name, kept)
+
+    async def scenario() -> None:
+        chosen = {"connect_timeout": 1, "first_byte_timeout": 2, "idle_timeout": 3}
+        build(settings(upstream_client=client, total_timeout=4, **chosen), poll_engines=False)
+
+    asyncio.run(scenario())
+    (times,) = given
+    assert (times.connect_s, times.first_byte_s, times.idle_s, times.total_s) == (1, 2, 3, 4)
+
+
+def _keep_timeouts(given: list[Any], _address: object, timeouts: object) -> InMemoryUpstream:
+    given.append(timeouts)
+    return InMemoryUpstream(ScriptedApp())
+
+
+@pytest.mark.parametrize(("key", "sent"), [("sk-engine", b"Bearer sk-engine"), (None, None)])
+def test_the_engines_key_is_a_bearer(key: str | None, sent: bytes | None) -> None:
+    async def scenario() -> None:
+        application = built(upstream_api_key=key)
+        (engine,) = application.engines.values()
+        assert engine.authorization == sent
+        await application.stop()
+
+    run(scenario())
+
+
+def test_client_keys_come_with_their_names() -> None:
+    async def scenario() -> None:
+        application = built(api_keys="team:sk-1")
+        keys = application.public.keys
+        assert keys.holder([(b"authorization", b"Bearer sk-1")]) == "team"
+        await application.stop()
+
+    run(scenario())
+
+
+def test_every_sink_gets_every_record() -> None:
+    async def scenario() -> None:
+        sinks = [RecordList(), RecordList()]
+        upstream = InMemoryUpstream(ScriptedApp())
+        application = build(settings(), sinks, upstream, poll_engines=False)
+        await AsgiClient(application.public).request("POST", b"/v1/completions", body=b"{}")
+        assert [len(sink.records) for sink in sinks] == [1, 1]
+        await application.stop()
+
+    run(scenario())
+
+
+# The engine is watched ---------------------------------------------------------------------------
+
+
+def test_nothing_is_asked_before_the_start_and_nothing_after_the_end(
+    engine: ScriptedEngine,
+) -> None:
+    async def scenario() -> None:
+        application = built()
+        await asyncio.sleep(5)
+        assert engine.asked == []
+        assert (await ready(application))[0] == 503  # nobody knows yet
+        application.start()
+        await asyncio.sleep(5)
+        assert (await ready(application))[0] == 200
+        await application.stop()
+        asked = len(engine.asked)
+        await asyncio.sleep(5)
+        assert len(engine.asked) == asked > 0
+
+    run(scenario())
+
+
+def test_an_engine_of_which_nothing_is_known_is_tried(engine: ScriptedEngine) -> None:
+    async def scenario() -> None:
+        engine.answers["/health"] = late(1000)
+        application = built()
+        application.start()
+        answer = await AsgiClient(application.public).request(
+            "POST", b"/v1/completions", body=b"{}"
+        )
+        assert answer.status == 200
+        await application.stop()
+
+    run(scenario())
+
+
+def test_an_engine_that_is_down_is_refused_for_until_it_is_back(engine: ScriptedEngine) -> None:
+    async def scenario() -> None:
+        application = built()
+        client = AsgiClient(application.public)
+        application.start()
+        await asyncio.sleep(2)
+        engine.answers["/health"] = refused
+        await asyncio.sleep(20)
+        answer = await client.request("POST", b"/v1/completions", body=b"{}")
+        error = error_of(answer.body)
+        assert (answer.status, error["code"]) == (503, "upstream_unavailable")
+        assert "http://engine.test: " in error["message"]
+        code, said = await ready(application)
+        assert code == 503
+        assert "http://engine.test" in said["reason"]
+        assert lines(application.metrics, "sluice_upstream_up")[0].endswith(" 0.0")
+        assert lines(application.metrics, "sluice_engine_running") == []
+
+        engine.answers["/health"] = ok()
+        back_at = now()
+        while (await ready(application))[0] != 200:
+            await asyncio.sleep(0.1)
+        assert now() - back_at <= 1
+        answer = await client.request("POST", b"/v1/completions", body=b"{}")
+        assert answer.status == 200
+        await application.stop()
+
+    run(scenario())
+
+
+def test_an_engine_that_refuses_our_key_is_not_ready_and_still_asked(
+    engine: ScriptedEngine,
+) -> None:
+    async def scenario() -> None:
+        engine.answers["/v1/models"] = status(401)
+        application = built(upstream_api_key="sk-wrong")
+        application.start()
+        await asyncio.sleep(5)
+        code, said = await ready(application)
+        assert code == 503
+        assert "401" in said["reason"]
+        answer = await AsgiClient(application.public).request(
+            "POST", b"/v1/completions", body=b"{}"
+        )
+        assert answer.status == 200  # what the engine says to it is the client's to see
+        await application.stop()
+
+    run(scenario())
+
+
+def test_the_engines_own_figures_are_on_the_page_with_their_age(engine: ScriptedEngine) -> None:
+    async def scenario() -> None:
+        application = built()
+        application.start()
+        await asyncio.sleep(5)
+        engine.answers["/metrics"] = status(500)
+        await asyncio.sleep(100)
+        label = '{upstream="http://engine.test"}'
+        figures = {
+            "sluice_upstream_up": "1.0",
+            "sluice_engine_running": "3.0",
+            "sluice_engine_waiting": "1.0",
+            "sluice_engine_kv_cache_usage": "0.25",
+        }
+        for metric, value in figures.items():
+            assert lines(application.metrics, metric) == [f"{metric}{label} {value}"]
+        (age,) = lines(application.metrics, "sluice_upstream_metrics_age_seconds")
+        assert 99 <= float(age.split()[-1]) <= 102
+        await application.stop()
+
+    run(scenario())
+
+
+def test_without_polling_an_engine_counts_as_ready_and_has_no_figures() -> None:
+    async def scenario() -> None:
+        upstream = InMemoryUpstream(ScriptedApp())
+        application = build(settings(), upstream=upstream, poll_engines=False)
+        assert application.pollers == ()
+        code, said = await ready(application)
+        assert code == 200
+        assert said["engines"]["http://engine.test"]["up"] is None
+        assert lines(application.metrics, "sluice_upstream_up") == []
+        await application.stop()
+        assert upstream.closed
+
+    run(scenario())
+
+
+def test_a_drain_begins_for_the_edge_and_for_the_core() -> None:
+    async def scenario() -> None:
+        application = built()
+        application.begin_drain()
+        assert application.drain.begun
+        assert application.controller.snapshot().draining
+        await application.stop()
+
+    run(scenario())
