@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sluice.serve")
 
 _SIMULATED_MAX_NUM_SEQS = 64
+# Longer than the 60 s after which the usual load balancers drop an idle connection: the side that
+# sends requests must be the one to close first, or a request meets a connection that is closing.
+_KEEP_ALIVE_S = 75.0
 # Requests leave no reference cycles behind but for failed ones, so the collector may look seldom.
 _GC_THRESHOLDS = (20_000, 20, 50)
 
@@ -138,7 +141,11 @@ async def _serve(
         drain=application.drain,
         begin_drain=application.begin_drain,
         drain_timeout_s=settings.drain_timeout,
-        connection_limits=ConnectionLimits(settings.body_timeout, settings.write_timeout),
+        connection_limits=ConnectionLimits(
+            request_s=settings.body_timeout,
+            write_s=settings.write_timeout,
+            idle_s=_KEEP_ALIVE_S,
+        ),
     )
     try:
         application.start()

@@ -109,7 +109,7 @@ class ClientWatch:
         if exc_type is None or not issubclass(exc_type, asyncio.CancelledError):
             await _absorb_pending_cancel()
         if task.uncancel() > self._cancelling_before:
-            # Somebody else cancelled the task too. That goes on, even if ours was the one delivered.
+            # Somebody else cancelled the task too. That goes on, even if ours was delivered.
             raise asyncio.CancelledError
         raise Interrupted(self._interruption) from exc
 

@@ -7,12 +7,15 @@ that this follows at once (BODY_FOLLOWS), which saves one system call in seven (
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 BODY_FOLLOWS: Final = "sluice.body_follows"
 """Key in a response start event: the first body event is sent without waiting for anything."""
@@ -26,6 +29,24 @@ class ResponseCycle(RequestResponseCycle):
     ends_with_connection = False
     """Set before the start event: no chunks, the body is over when the connection is."""
     _head = b""
+
+    def __init__(self, protocol: HttpToolsProtocol, keep_alive: bool) -> None:
+        """Sets what uvicorn's sets, and nothing that only its own `send` uses."""
+        self.scope = protocol.scope
+        self.transport = protocol.transport
+        self.flow = protocol.flow
+        self.logger = protocol.logger
+        self.message_event = asyncio.Event()
+        self.on_response = protocol.on_response_complete
+        self.disconnected = False
+        self.keep_alive = keep_alive
+        self.waiting_for_100_continue = protocol.expect_100_continue
+        self.body = bytearray()
+        self.more_body = True
+        self.response_started = False
+        self.response_complete = False
+        self.chunked_encoding = None
+        self.expected_content_length = 0
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 - an ASGI event, which uvicorn types privately
         if self.flow.write_paused and not self.disconnected:

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sluice.server")
 
-# Longer than the 60 s after which the usual load balancers drop an idle connection: the side that
-# sends requests must be the one to close first, or a request meets a connection that is closing.
-_KEEP_ALIVE_S = 75
 _SWEEP_EVERY_S = 1.0
 # For bytes that are still in socket buffers once every request is over.
 _FLUSH_S = 2
@@ -152,7 +149,6 @@ def _listener(app: ASGIApp) -> _Listener:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_FLUSH_S,
         backlog=_BACKLOG,
     )

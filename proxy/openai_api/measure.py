@@ -151,13 +151,15 @@ def _width(sampling: RequestFields) -> int:
 
 
 def _sane_width(raw: msgspec.Raw) -> int:
-    width = integer(raw) if raw else 1
+    if not raw:
+        return 1
+    width = integer(raw)
     return width if width is not None and 1 <= width <= MAX_SEATS else 1
 
 
 def _max_tokens(sampling: RequestFields) -> int | None:
     for raw in (sampling.max_completion_tokens, sampling.max_output_tokens, sampling.max_tokens):
-        tokens = integer(raw)
+        tokens = integer(raw) if raw else None
         if tokens is not None and 0 <= tokens <= _MOST_TOKENS:
             return tokens
     return None

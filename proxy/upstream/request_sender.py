@@ -7,6 +7,7 @@ response head, an early answer is seen at once, whether or not the body has been
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -82,9 +83,7 @@ def encode_head(request: UpstreamRequest) -> bytes:
     Raises ValueError when a method, target or field could not be told from what follows it on the
     wire: a second line of defence against request splitting; the edge judges what clients send.
     """
-    if not _TOKEN.fullmatch(request.method) or _BLANK_OR_CONTROL.search(request.target):
-        raise ValueError("a request line that would not be read as it was meant")
-    lines = [b"%b %b HTTP/1.1" % (request.method.encode(), request.target)]
+    lines = [_request_line(request.method, request.target)]
     lines += [b"%b: %b" % field for field in request.headers]
     lines += [b"%b: %b" % field for field in framing_fields(request)]
     head = b"\r\n".join(lines)
@@ -99,3 +98,10 @@ def framing_fields(request: UpstreamRequest) -> RawHeaders:
     if request.body or request.method in _METHODS_WITH_BODY:
         return [(b"content-length", b"%d" % len(request.body))]
     return []
+
+
+@lru_cache(maxsize=256)  # nearly all requests have one of a few lines
+def _request_line(method: str, target: bytes) -> bytes:
+    if not _TOKEN.fullmatch(method) or _BLANK_OR_CONTROL.search(target):
+        raise ValueError("a request line that would not be read as it was meant")
+    return b"%b %b HTTP/1.1" % (method.encode(), target)

@@ -21,7 +21,7 @@ from tests.support.virtual_time import now, run, settle
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-LIMITS = ConnectionLimits(request_s=30, write_s=60)
+LIMITS = ConnectionLimits(request_s=30, write_s=60, idle_s=75)
 GET = b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b"
 
@@ -171,8 +171,26 @@ def test_a_connection_that_is_idle_for_long_is_closed() -> None:
         wire = Wire(echo)
         wire.receives(GET % 1)
         await wire.done()
-        await asyncio.sleep(76)
+        now = asyncio.get_running_loop().time()
+        wire.protocol.enforce_time_limits(now + 74, LIMITS)
+        assert wire.ended == []
+        wire.protocol.enforce_time_limits(now + 75, LIMITS)
         assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_a_connection_that_is_used_again_is_not_idle() -> None:
+    async def scenario() -> None:
+        waiting = Waiting()
+        wire = Wire(waiting)
+        wire.receives(GET % 1)
+        now = asyncio.get_running_loop().time()
+        wire.protocol.enforce_time_limits(now + 1000, LIMITS)
+        assert wire.ended == []
+        waiting.go()
+        await wire.done()
+        wire.client_leaves()
 
     run(scenario())
 

@@ -78,7 +78,7 @@ class Running:
             drain=self.drain,
             begin_drain=self.drain.begin,
             drain_timeout_s=drain_timeout_s,
-            connection_limits=ConnectionLimits(request_s=request_s, write_s=60),
+            connection_limits=ConnectionLimits(request_s=request_s, write_s=60, idle_s=75),
         )
         self.task = asyncio.create_task(server.run(*self._sockets, on_ready=self._ready.set))
 
