@@ -15,7 +15,8 @@ What differs from the own pool, because httpx 0.28 over httpcore 1.0 and h11 0.1
 - Idle connections are closed when the pool is next used, not by a timer.
 - "No response byte" means "no complete response head": a reused connection that dies in the middle
   of the head is followed by the one re-send too.
-- The first-byte timeout bounds the whole response head.
+- The first-byte timeout bounds the whole response head, and interim answers without end.
+- A connect that nobody waits for any more is seen to its end; `aclose()` waits for that.
 - A target with bytes outside printable ASCII is refused with ValueError.
 """
 
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 
     _Reading = asyncio.Task[bytes]
 
-# How httpcore words an end of stream; it has no exception of its own for it.
-_ENDED_EARLY = ("Server disconnected", "peer closed connection")
+# How httpcore and h11 word an end of stream; they have no exception of its own for it.
+_ENDED_EARLY = ("Server disconnected", "peer closed", "peer unexpectedly closed")
 
 
 class HttpxUpstream:
@@ -149,7 +150,9 @@ class HttpxUpstream:
         limits = self._timeouts
         match error:
             case httpx.ConnectTimeout():
-                return UpstreamConnectError(self._says(f"no connection in {limits.connect_s:g} s"))
+                return UpstreamConnectError(
+                    self._says(f"no connection within {limits.connect_s:g} s")
+                )
             case httpx.ConnectError() | httpx.ProxyError():
                 return UpstreamConnectError(self._says(_said(error)))
             case httpx.ReadTimeout():

@@ -146,9 +146,11 @@ class ResponseParser:
         self._fields = []
         if 102 <= status < 200 or status == 100:
             return
+        self._violation = self._judge_head(status, fields)
+        if self._violation is not None:
+            return
         self.status = status
         self.headers = fields
-        self._violation = self._judge_head(status, fields)
         self.head_complete = True
         if self._is_head_request:
             self._end_without_body()

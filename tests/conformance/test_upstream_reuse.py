@@ -20,12 +20,14 @@ from tests.support.scripted_upstream import (
     silent,
     sse_stream,
 )
+from tests.support.tls import tls_pair
 from tests.support.upstream_clients import ask, every_client, every_client_but, fetch
 
 if TYPE_CHECKING:
     from proxy.upstream.port import Upstream
     from tests.support.scripted_answers import Handler
-    from tests.support.upstream_clients import UpstreamClient
+    from tests.support.tls import tls_pair
+from tests.support.upstream_clients import UpstreamClient
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -40,11 +42,14 @@ async def fetch_many(upstream: Upstream, count: int, concurrency: int) -> None:
 
 @every_client
 @pytest.mark.parametrize("handler", [json_answer(), sse_stream(3)], ids=["counted", "chunked"])
+@pytest.mark.parametrize("secure", [False, True], ids=["tcp", "tls"])
 def test_one_request_after_another_uses_one_connection(
-    client: UpstreamClient, handler: Handler
+    client: UpstreamClient, handler: Handler, secure: bool
 ) -> None:
     async def scenario() -> None:
-        async with client.facing(ScriptedUpstream(handler)) as (engine, upstream):
+        pair = tls_pair()
+        engine = ScriptedUpstream(handler, tls=pair.server if secure else None)
+        async with client.facing(engine, tls=pair.client) as (_, upstream):
             for _ in range(20):
                 await fetch(upstream)
             assert engine.connections_accepted == 1

@@ -84,9 +84,19 @@ class UpstreamClient:
                 yield engine, upstream
             await engine.until(lambda: engine.connections_open == 0)
 
+    # Upstreams for what is not a scripted engine. The test closes them.
+
     def for_port(self, port: int, timeouts: UpstreamTimeouts | None = None) -> Upstream:
-        """An upstream for whatever is at a loopback port. The test closes it."""
         return self.make(UpstreamAddress.parse(f"http://127.0.0.1:{port}"), timeouts)
+
+    def for_host(self, host: str, timeouts: UpstreamTimeouts | None = None) -> Upstream:
+        return self.make(UpstreamAddress.parse(f"http://{host}"), timeouts)
+
+    def secure_for_port(
+        self, port: int, tls: ssl.SSLContext, timeouts: UpstreamTimeouts | None = None
+    ) -> Upstream:
+        address = UpstreamAddress.parse(f"https://127.0.0.1:{port}")
+        return self.make(address, timeouts, ssl_context=tls)
 
 
 async def _nothing_left(scenario: Coroutine[Any, Any, None]) -> None:
@@ -120,7 +130,8 @@ _HTTPX_LACKS = {
     "sees_partial_heads": "httpcore reports a partial response head as no response",
     "any_target_byte": "h11 refuses request targets beyond printable ASCII",
     "reuse_unread": "httpcore gives a connection back only once its body was read to the end",
-    "slow_reads": "a slice that takes longer than the timeout is one that is not read",
+    "bounded_interim_answers": "h11 forgets the bytes of one 1xx head with the next",
+    "idle_in_head": "httpcore does not tell when a response head begins",
 }
 
 CLIENTS = [
