@@ -151,7 +151,7 @@ def _options(chosen: dict[str, Any]) -> SimulatorOptions:
 
 
 def _end_with_stdin() -> None:
-    while sys.stdin.buffer.read(4096):
+    while os.read(sys.stdin.fileno(), 4096):  # a buffered reader would be locked when we exit
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
