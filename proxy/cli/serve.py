@@ -82,8 +82,10 @@ def serve(beside: str | None, overrides: dict[str, Any]) -> None:
         if beside == "sim":
             overrides = _in_front_of_simulator(overrides, stack)
         settings = load_settings(overrides)
-        public = _bind(settings.host, settings.port, "SLUICE_")
-        admin = _bind(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
+        public = stack.enter_context(_bind(settings.host, settings.port, "SLUICE_"))
+        admin = stack.enter_context(
+            _bind(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
+        )
         log = stack.enter_context(closing(LineWriter(sys.stderr.fileno(), "stderr", owned=False)))
         configure_logging(settings.log_level, LogFormat(settings.log_format), log)
         trace = None
