@@ -26,8 +26,7 @@ from tests.support.upstream_clients import ask, every_client, every_client_but, 
 if TYPE_CHECKING:
     from proxy.upstream.port import Upstream
     from tests.support.scripted_answers import Handler
-    from tests.support.tls import tls_pair
-from tests.support.upstream_clients import UpstreamClient
+    from tests.support.upstream_clients import UpstreamClient
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
