@@ -23,6 +23,7 @@ What differs from the own pool, because httpx 0.28 over httpcore 1.0 and h11 0.1
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from math import inf
 from typing import TYPE_CHECKING, Self
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 # How httpcore and h11 word an end of stream; they have no exception of its own for it.
 _ENDED_EARLY = ("Server disconnected", "peer closed", "peer unexpectedly closed")
+_QUOTED_BYTES = re.compile(r":? (?:bytearray\(|b['\"])")
 
 
 class HttpxUpstream:
@@ -166,7 +168,7 @@ class HttpxUpstream:
                     limit += f", or took longer than {limits.total_s:g} s in all"
                 return UpstreamTimeoutError(self._says(f"it did not answer within {limit}"))
             case httpx.RemoteProtocolError() if not str(error).startswith(_ENDED_EARLY):
-                return UpstreamProtocolError(self._says(str(error)))
+                return UpstreamProtocolError(self._says(_unquoted(str(error))))
         return UpstreamClosedError(self._says(_said(error)))
 
     def total_at(self) -> float:
@@ -274,6 +276,11 @@ async def _bury(sending: asyncio.Task[httpx.Response]) -> None:
     if not sending.cancelled() and sending.exception() is None:
         shut_down(sending.result().extensions["network_stream"])
         await sending.result().aclose()
+
+
+def _unquoted(text: str) -> str:
+    """h11's words without the bytes that it could not read: an engine's are nobody's business."""
+    return _QUOTED_BYTES.split(text, maxsplit=1)[0]
 
 
 def _said(error: BaseException) -> str:
