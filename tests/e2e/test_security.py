@@ -1,0 +1,558 @@
+"""What must not be reachable, not be fooled, not be logged.
+
+Field cases R120 to R125, on raw sockets: what a client library would never send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.burst import Burst
+from tests.support.gateway_process import gateway
+from tests.support.own_answer_form import check_own_answer
+from tests.support.raw_client import RawAnswer, RawClient, ask_once, request_bytes
+from tests.support.scripted_upstream import (
+    Exchange,
+    Hold,
+    ScriptedUpstream,
+    close_on_receipt,
+    json_answer,
+    raw_answer,
+)
+from tests.support.stand import Stand, on_the_stand, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.raw_client import Headers
+
+INVALID = "invalid_request_error"
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module", name="stand")
+def _stand() -> Iterator[Stand]:
+    with standing(max_in_flight=2, max_queue_depth=4, queue_timeout=5) as stand:
+        yield stand
+
+
+# What is not served.
+
+CONTROL_PATHS = (
+    "/sleep",
+    "/wake_up",
+    "/is_sleeping",
+    "/pause",
+    "/resume",
+    "/abort_requests",
+    "/collective_rpc",
+    "/reset_prefix_cache",
+    "/reset_mm_cache",
+    "/reset_encoder_cache",
+    "/scale_elastic_ep",
+    "/is_scaling_elastic_ep",
+    "/update_weights",
+    "/update_weights_from_disk",
+    "/init_weight_transfer_engine",
+    "/server_info",
+    "/start_profile",
+    "/stop_profile",
+    "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter",
+    "/invocations",
+    "/ping",
+    "/load",
+    "/health",
+    "/metrics",
+    "/kv_event_sources",
+    "/tokenizer_info",
+    "/v1/realtime",
+    "/sim/fault",
+    "/docs",
+    "/docs/oauth2-redirect",
+    "/redoc",
+    "/openapi.json",
+    "/status",
+    "/status.json",
+    "/debug/stacks",
+    "/",
+    "/favicon.ico",
+    "/.env",
+)
+
+
+def spellings(path: str) -> list[str]:
+    """The ways in which a path slips by a list of forbidden ones."""
+    first, rest = path[1:2], path[2:]
+    return [
+        path,
+        path.upper(),
+        f"{path}/",
+        f"/{path}",
+        f"/%{ord(first or '/'):02x}{rest}",
+        f"{path};x",
+        f"{path}?x",
+        f"{path}%20",
+        f"/v1{path}",
+        f"/v1/..{path}",
+        f"/v1/models/..{path}",
+        f"/v1/models/../..{path}",
+    ]
+
+
+@pytest.mark.timeout(60)
+@on_the_stand
+async def test_nothing_but_the_listed_routes_reaches_the_engine(stand: Stand) -> None:
+    """R120, R124: an allow-list needs no list of what is dangerous; this one tries to get by it."""
+    targets = {target for path in CONTROL_PATHS for target in spellings(path)}
+    targets -= {"/v1/completions"}
+    async with await stand.client() as client:
+        for target, method in itertools.product(sorted(targets), ("GET", "POST", "PUT")):
+            answer = await client.ask(request_bytes(target, b"", method))
+            check_own_answer(answer, 404, INVALID, "unknown_path")
+    assert stand.upstream.seen == []
+
+
+async def other_server(exchange: Exchange) -> None:
+    exchange.respond(b"you should not be here")
+
+
+PATH_TRICKS = {
+    "parent": b"/v1/../sleep",
+    "encoded-parent": b"/v1/%2e%2e/sleep",
+    "half-encoded-parent": b"/v1/..%2fsleep",
+    "twice-encoded-parent": b"/v1/%252e%252e/sleep",
+    "parent-behind-an-id": b"/v1/models/%2e%2e/%2e%2e/sleep",
+    "parent-in-an-id": b"/v1/responses/..%2f..%2fsleep/cancel",
+    "backslash-parent": b"/v1/models/..\\..\\sleep",
+    "other-host": b"//elsewhere.test/x",
+    "other-host-backslash": b"/\\elsewhere.test",
+    "user-info": b"/@elsewhere.test/",
+    "fragment": b"/v1/models#@elsewhere.test",
+    "null": b"/v1/models/a%00b",
+    "line-end": b"/v1/models/a%0d%0aX-Injected:%20y",
+    "line-end-in-cancel": b"/v1/responses/a%0d%0aX-Injected:y/cancel",
+    "delete-character": b"/v1/models/a%7f",
+    "blank": b"/v1/models/a%20b",
+    "64-kB": b"/v1/models/" + b"a" * 64_000,
+    "over-long-utf-8": b"/v1/%c0%ae%c0%ae/sleep",
+}
+
+
+@pytest.mark.parametrize("trick", PATH_TRICKS)
+@on_the_stand
+async def test_a_path_that_means_two_things_is_not_passed_on(stand: Stand, trick: str) -> None:
+    """R121: neither the path nor what somebody behind us could make of it."""
+    for method in (b"GET", b"POST"):
+        async with await stand.client() as client:
+            client.send(b"%b %b HTTP/1.1\r\nHost: gateway\r\nContent-Length: 0\r\n\r\n" % (
+                method, PATH_TRICKS[trick],
+            ))  # fmt: skip
+            answer = await client.answer()
+            assert answer.status in (400, 404, 431)
+            check_own_answer(answer, answer.status, INVALID, str(answer.error["code"]))
+    assert stand.upstream.seen == []
+
+
+def test_an_absolute_target_leads_to_no_other_server() -> None:
+    """R121: no proxy for anybody: what host a request names decides nothing."""
+
+    async def scenario() -> None:
+        async with (
+            ScriptedUpstream() as upstream,
+            ScriptedUpstream(other_server) as elsewhere,
+            gateway(upstream.url, max_in_flight=2) as sluice,
+        ):
+            other = f"127.0.0.1:{elsewhere.port}"
+            for target, host in (
+                (f"http://{other}/v1/models", "gateway"),
+                (f"http://user:pass@{other}/v1/models", "gateway"),
+                ("/v1/models", other),
+                (f"http://{other}/sleep", other),
+            ):
+                headers = {"Host": host}
+                answer = await ask_once(sluice.port, request_bytes(target, b"", "GET", headers))
+                assert answer.status == (404 if target.endswith("/sleep") else 200)
+            for line in (f"CONNECT {other} HTTP/1.1", "OPTIONS * HTTP/1.1"):
+                async with await RawClient.connect(sluice.port) as client:
+                    answer = await client.ask(f"{line}\r\nHost: {other}\r\n\r\n".encode())
+                    assert answer.status in (400, 404)
+            assert elsewhere.connections_accepted == 0
+            assert {request.target for request in upstream.seen} == {b"/v1/models"}
+            authority = f"127.0.0.1:{upstream.port}".encode()
+            assert {request.header(b"host") for request in upstream.seen} == {authority}
+
+    asyncio.run(scenario())
+
+
+@on_the_stand
+async def test_an_encoded_slash_in_an_id_still_works(stand: Stand) -> None:
+    """R121: model names have slashes; the engine sees the path that was judged."""
+    for target in ("/v1/models/org%2Fname", "/v1/models/org/name", "/v1/models/a.b-c_d:e@f"):
+        assert (await ask_once(stand.sluice.port, request_bytes(target, b"", "GET"))).status == 200
+        assert stand.upstream.seen[-1].target == target.encode()
+
+
+@on_the_stand
+async def test_a_client_cannot_add_a_header_line_for_the_engine(stand: Stand) -> None:
+    """R121: whatever is in a value stays in it."""
+    odd = {"x-request-id": "a b;c=d, e", "X-Tab": "a\tb", "X-High": "caf\xe9", "X-Empty": ""}
+    assert (await ask_once(stand.sluice.port, request_bytes(headers=odd))).status == 200
+    (seen,) = stand.upstream.seen
+    for name, value in odd.items():
+        assert seen.values(name.encode()) == [value.encode("latin-1")]
+    assert len({name.lower() for name, _value in seen.headers}) == len(seen.headers)
+
+
+@on_the_stand
+async def test_an_insane_request_id_is_replaced(stand: Stand) -> None:
+    """R121, R123: it would be written into logs, and sent on."""
+    for bad in ("x" * 129, "caf\xe9", "a\tb", ""):
+        answer = await ask_once(stand.sluice.port, request_bytes(headers={"x-request-id": bad}))
+        (used,) = [value for name, value in answer.headers if name.lower() == "x-request-id"]
+        assert used != bad
+        assert used.isalnum()
+        assert stand.upstream.seen[-1].header(b"x-request-id") == used.encode()
+
+
+# Requests inside requests.
+
+
+@on_the_stand
+async def test_a_request_hidden_in_a_body_is_only_a_body(stand: Stand) -> None:
+    """R121: smuggling needs two readers who disagree; the one who forwards re-frames."""
+    hidden = b"GET /sleep HTTP/1.1\r\nHost: engine\r\n\r\n"
+    for body, headers in (
+        (hidden, {"Content-Type": "text/plain"}),
+        (b"%x\r\n%b\r\n0\r\n\r\n" % (len(hidden), hidden), {
+            "Content-Type": "text/plain", "Transfer-Encoding": "chunked",
+        }),
+    ):  # fmt: skip
+        answer = await ask_once(
+            stand.sluice.port, request_bytes("/tokenize", body, headers=headers)
+        )
+        assert answer.status == 200
+    assert [request.target for request in stand.upstream.seen] == [b"/tokenize", b"/tokenize"]
+    assert [request.body for request in stand.upstream.seen] == [hidden, hidden]
+    assert stand.upstream.pipelined == 0
+
+
+# Framework pages.
+
+
+def test_there_are_no_framework_pages_on_either_listener() -> None:
+    """R124: they would shadow the engine's, and describe what is nobody's business."""
+
+    async def scenario() -> None:
+        async with ScriptedUpstream() as upstream, gateway(upstream.url, max_in_flight=1) as sluice:
+            for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"):
+                for port in (sluice.port, sluice.admin_port):
+                    answer = await ask_once(port, request_bytes(path, b"", "GET"))
+                    check_own_answer(answer, 404, INVALID, "unknown_path")
+            public = await ask_once(sluice.port, request_bytes("/metrics", b"", "GET"))
+            check_own_answer(public, 404, INVALID, "unknown_path")
+            for target in (CHAT, "/v1/models"):
+                answer = await ask_once(sluice.admin_port, request_bytes(target))
+                check_own_answer(answer, 404, INVALID, "unknown_path")
+            assert upstream.seen == []
+            served = await ask_once(sluice.port, request_bytes("/v1/models", b"", "GET"))
+            assert served.header("server") is None, "it says what it runs on"
+
+    asyncio.run(scenario())
+
+
+# Keys.
+
+KEY = "k3y-of-the-app-0123456789"
+
+
+@pytest.fixture(scope="module", name="guarded")
+def _guarded() -> Iterator[Stand]:
+    with standing(
+        {"Authorization": f"Bearer {KEY}"},
+        max_in_flight=2,
+        max_queue_depth=4,
+        queue_timeout=5,
+        api_keys=f"app:{KEY},other:another-key",
+        expose="GET /load",
+    ) as stand:
+        yield stand
+
+
+EVERYWHERE = [
+    ("POST", CHAT),
+    ("POST", "/v1/completions"),
+    ("POST", "/v1/embeddings"),
+    ("POST", "/v1/audio/transcriptions"),
+    ("POST", "/rerank"),
+    ("POST", "/tokenize"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/tiny"),
+    ("GET", "/v1/responses/resp_1"),
+    ("DELETE", "/v1/responses/resp_1"),
+    ("POST", "/v1/responses/resp_1/cancel"),
+    ("GET", "/version"),
+    ("GET", "/load"),
+    ("GET", "/v1/realtime"),
+    ("GET", "/sleep"),
+    ("GET", "/"),
+    ("GET", "/metrics"),
+    ("GET", "/docs"),
+]
+
+
+def test_without_a_key_every_path_and_method_is_401(guarded: Stand) -> None:
+    """R125: also those that do not exist, so that nobody can tell which do."""
+    methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
+
+    async def scenario() -> None:
+        async with await RawClient.connect(guarded.sluice.port) as client:
+            for method, (_, path) in itertools.product(methods, EVERYWHERE):
+                client.send(request_bytes(path, b"", method))
+                answer = await client.answer(head_request=method == "HEAD")
+                assert answer.status == 401, (method, path)
+        for _, path in EVERYWHERE:
+            answer = await ask_once(guarded.sluice.port, request_bytes(path, b"", "GET", upgrade))
+            check_own_answer(answer, 401, INVALID, "invalid_api_key")
+        for path in ("/healthz", "/readyz"):
+            assert (
+                await ask_once(guarded.sluice.port, request_bytes(path, b"", "GET"))
+            ).status == 200
+        assert guarded.upstream.seen == []
+
+    guarded.run(scenario())
+
+
+def authorization(*values: str) -> bytes:
+    lines = "".join(f"Authorization: {value}\r\n" for value in values)
+    return f"POST {CHAT} HTTP/1.1\r\nHost: g\r\n{lines}Content-Length: 2\r\n\r\n{{}}".encode(
+        "latin-1"
+    )
+
+
+BAD_CREDENTIALS = {
+    "no-scheme": authorization(KEY),
+    "other-scheme": authorization(f"Basic {KEY}"),
+    "joined": authorization(f"Bearer{KEY}"),
+    "empty-bearer": authorization("Bearer "),
+    "scheme-only": authorization("Bearer"),
+    "prefix": authorization(f"Bearer {KEY[:-1]}"),
+    "longer": authorization(f"Bearer {KEY}0"),
+    "suffix": authorization(f"Bearer {KEY[1:]}"),
+    "other-case": authorization(f"Bearer {KEY.upper()}"),
+    "name-and-key": authorization(f"Bearer app:{KEY}"),
+    "name": authorization("Bearer app"),
+    "quoted": authorization(f'Bearer "{KEY}"'),
+    "two-words": authorization(f"Bearer {KEY} {KEY}"),
+    "two-in-one-line": authorization(f"Bearer {KEY}, Bearer {KEY}"),
+    "good-then-bad": authorization(f"Bearer {KEY}", "Bearer x"),
+    "bad-then-good": authorization("Bearer x", f"Bearer {KEY}"),
+    "twice-the-same": authorization(f"Bearer {KEY}", f"Bearer {KEY}"),
+    "not-ascii": authorization(f"Bearer {KEY}\xe9"),
+    "wildcard": authorization("Bearer *"),
+    "query": request_bytes(f"{CHAT}?api_key={KEY}&key={KEY}"),
+    "cookie": request_bytes(CHAT, headers={"Cookie": f"Authorization=Bearer {KEY}"}),
+    "proxy-authorization": request_bytes(CHAT, headers={"Proxy-Authorization": f"Bearer {KEY}"}),
+    "bad-header-as-well": request_bytes(CHAT, headers={"x-sluice-queue-timeout": "soon"}),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CREDENTIALS)
+def test_nothing_but_the_whole_key_in_its_place_opens(guarded: Stand, case: str) -> None:
+    """R125"""
+
+    async def scenario() -> None:
+        answer = await ask_once(guarded.sluice.port, BAD_CREDENTIALS[case])
+        check_own_answer(answer, 401, INVALID, "invalid_api_key")
+        assert answer.header("www-authenticate") == "Bearer"
+        assert KEY.encode() not in answer.body
+        assert guarded.upstream.seen == []
+        assert await guarded.outcomes() == {"rejected": 1}
+
+    guarded.run(scenario())
+
+
+GOOD_CREDENTIALS: dict[str, Headers] = {
+    "bearer": {"Authorization": f"Bearer {KEY}"},
+    # Schemes have no case (RFC 9110, section 11.1), and vLLM's own check sees none either.
+    "lower-case-scheme": {"authorization": f"bearer {KEY}"},
+    "another-key": {"Authorization": "Bearer another-key"},
+    "anthropic-sdk": {"x-api-key": KEY},
+}
+
+
+@pytest.mark.parametrize("case", GOOD_CREDENTIALS)
+def test_the_whole_key_in_its_place_opens(guarded: Stand, case: str) -> None:
+    """R125: and the engine never sees it."""
+
+    async def scenario() -> None:
+        request = request_bytes(CHAT, headers=GOOD_CREDENTIALS[case])
+        assert (await ask_once(guarded.sluice.port, request)).status == 200
+        (seen,) = guarded.upstream.seen
+        assert KEY.encode() not in seen.raw
+        assert b"another-key" not in seen.raw
+
+    guarded.run(scenario())
+
+
+def test_a_stranger_takes_no_seat_no_place_and_no_reading(guarded: Stand) -> None:
+    """R125: refused from the head, also while everything is full, and not counted as load."""
+
+    async def scenario() -> None:
+        guarded.upstream.handler = hold = Hold()
+        sheds = await guarded.sluice.metric("sluice_shed_total")
+        arrivals = await guarded.sluice.metric("sluice_arrivals_total")
+        with Burst(guarded.sluice.port, 6) as full:
+            await full.send(guarded.request())
+            await guarded.sluice.until_metric("sluice_queue_depth", 4)
+            unsent = {"Content-Length": "10000000", "Authorization": "Bearer stranger"}
+            answer = await ask_once(guarded.sluice.port, request_bytes(CHAT, b"", headers=unsent))
+            check_own_answer(answer, 401, INVALID, "invalid_api_key")
+            assert await guarded.sluice.metric("sluice_queue_depth") == 4
+            assert await guarded.sluice.metric("sluice_shed_total") == sheds
+            assert await guarded.sluice.metric("sluice_arrivals_total") == arrivals + 6
+            hold.release()
+            await full.answers(6)
+
+    guarded.run(scenario())
+
+
+# What is written down.
+
+CANARY = "cAnArY"
+
+
+@pytest.mark.parametrize("client", ["pool", "httpx"])
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_no_key_no_query_and_no_text_is_written_down(
+    client: str, log_format: str, tmp_path: Path
+) -> None:
+    """R123: every way to fail, at debug level, with canaries wherever a secret may be."""
+    trace = tmp_path / "trace.jsonl"
+    app_key, engine_key = f"{CANARY}-client-key", f"{CANARY}-engine-key"
+    secrets: Headers = {
+        "Authorization": f"Bearer {app_key}",
+        "Cookie": f"session={CANARY}",
+        "X-Secret": CANARY,
+    }
+    body = {"messages": [{"role": "user", "content": CANARY}], "user": CANARY, "model": CANARY}
+    told: list[RawAnswer] = []
+
+    async def scenario() -> list[str]:
+        settings = {
+            "max_in_flight": 1,
+            "max_queue_depth": 0,
+            "max_body_bytes": 20_000,
+            "first_byte_timeout": 0.5,
+            "api_keys": app_key,
+            "upstream_api_key": engine_key,
+            "log_level": "debug",
+            "log_format": log_format,
+            "upstream_client": client,
+            "trace_file": trace,
+        }
+        async with (
+            ScriptedUpstream(early=True) as upstream,
+            gateway(upstream.url, **settings) as sluice,
+        ):
+
+            async def ask(
+                target: str = f"{CHAT}?key={CANARY}", method: str = "POST", **more: str
+            ) -> None:
+                headers = {**secrets, **more}
+                told.append(
+                    await ask_once(sluice.port, request_bytes(target, body, method, headers))
+                )
+
+            await ask()
+            await ask(Authorization=f"Bearer {CANARY}-wrong")
+            await ask(Authorization=f"Basic {CANARY}")
+            await ask(f"/sleep/{CANARY}?key={CANARY}")
+            await ask(f"/v1/models?key={CANARY}", "PATCH")
+            await ask(**{"x-sluice-queue-timeout": CANARY})
+            large = request_bytes(CHAT, CANARY.encode() * 5_000, headers=secrets)
+            told.append(await ask_once(sluice.port, large))
+            unreadable = [
+                *(
+                    request_bytes(CHAT, garbage.encode(), headers=secrets)
+                    for garbage in (f'{{"prompt": "{CANARY}', f'["{CANARY}"]', CANARY)
+                ),
+                f"POST {CHAT}?key={CANARY} HTTP/1.1\r\n{CANARY} : {CANARY}\r\n\r\n".encode(),
+                f"{CANARY} /{CANARY} HTTP/1.1\r\n\r\n".encode(),
+                f"GET http://{CANARY}:{CANARY}@/ HTTP/1.1\r\n\r\n".encode(),
+                request_bytes(
+                    CHAT,
+                    f"{CANARY}\r\n".encode(),
+                    headers={**secrets, "Transfer-Encoding": "chunked"},
+                ),
+            ]
+            told.extend([await ask_once(sluice.port, request) for request in unreadable])
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            for fault in (
+                raw_answer(f"{CANARY} {CANARY}\r\n\r\n".encode(), "close"),
+                raw_answer(f"HTTP/1.1 200 OK\r\n{CANARY}\r\n\r\n".encode(), "close"),
+                raw_answer(
+                    f"HTTP/1.1 200 OK\r\nContent-Length: {CANARY}\r\n\r\n".encode(), "close"
+                ),
+                raw_answer(
+                    head + f"Transfer-Encoding: chunked\r\n\r\n{CANARY}\r\n".encode(), "close"
+                ),
+                raw_answer(head + f"Content-Length: 99\r\n\r\n{CANARY}".encode(), "reset"),
+                close_on_receipt,
+                Hold(),
+            ):
+                upstream.handler = fault
+                await ask()
+            upstream.handler = Hold()
+            async with await RawClient.connect(sluice.port) as running:
+                running.send(request_bytes(CHAT, body, headers=secrets))
+                await upstream.until(lambda: upstream.inflight == 1)
+                await ask()
+                page = await ask_once(sluice.admin_port, request_bytes("/metrics", b"", "GET"))
+                assert CANARY.encode() not in page.body
+                sluice.terminate()
+                await sluice.until_metric("sluice_draining", 1)
+                told.append(await ask_once(sluice.port, request_bytes(CHAT, body, headers=secrets)))
+                upstream.stop_listening()
+                upstream.reset_all()
+                told.append(await running.answer())
+                await sluice.process.wait()
+        return sluice.log
+
+    log = asyncio.run(scenario())
+    assert len(log) > 20
+    assert [line for line in log if CANARY.lower() in line.lower()] == []
+    assert CANARY.lower() not in trace.read_text().lower()
+    reasons = {answer.header("x-sluice-reason") for answer in told}
+    assert {
+        None, "invalid_api_key", "unknown_path", "method_not_allowed", "bad_request",
+        "body_too_large", "upstream_protocol", "upstream_closed", "upstream_timeout",
+        "queue_full", "draining",
+    } <= reasons  # fmt: skip
+    for answer in told:
+        if answer.header("x-sluice-reason"):
+            assert CANARY.encode().lower() not in answer.body.lower()
+
+
+def test_an_answer_of_the_engine_is_not_ours_to_censor() -> None:
+    """R123: what it says about its own errors passes, keys and all."""
+
+    async def scenario() -> None:
+        own = json_answer({"error": {"message": f"Incorrect API key provided: {CANARY}"}}, 401)
+        async with (
+            ScriptedUpstream(own) as upstream,
+            gateway(upstream.url, max_in_flight=1) as sluice,
+        ):
+            answer = await ask_once(sluice.port, request_bytes(CHAT))
+            assert (answer.status, answer.header("x-sluice-reason")) == (401, None)
+            assert CANARY.encode() in answer.body
+
+    asyncio.run(scenario())
