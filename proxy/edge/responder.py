@@ -81,8 +81,7 @@ class Responder:
 
     async def _refuse(self, visit: Visit, refused: Refused) -> None:
         facts = refused.facts
-        if visit.time_in_queue_s is None:
-            visit.time_in_queue_s = facts.time_in_queue_s
+        visit.time_in_queue_s = facts.time_in_queue_s
         answer = error_table.refused(
             facts,
             self._overload_status,

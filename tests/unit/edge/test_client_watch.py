@@ -214,6 +214,23 @@ def test_work_interrupted_in_the_step_of_its_end_is_interrupted_once() -> None:
     run(scenario())
 
 
+def test_a_cancellation_that_came_too_late_does_not_hit_what_answers_for_it() -> None:
+    async def scenario() -> None:
+        async def work_and_answer() -> float:
+            watch = ClientWatch(ClientMessages().receive, asyncio.get_running_loop())
+            try:
+                async with watch:
+                    await asyncio.sleep(1)
+                    watch.interrupt(DRAIN)
+            except Interrupted:
+                await asyncio.sleep(5)
+            return now()
+
+        assert await asyncio.create_task(work_and_answer()) == 6
+
+    run(scenario())
+
+
 def test_work_that_fails_in_the_step_of_the_interruption_is_interrupted() -> None:
     async def scenario() -> None:
         async def fails(watch: ClientWatch) -> None:

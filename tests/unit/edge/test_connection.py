@@ -37,6 +37,11 @@ async def whole_body(receive: Receive) -> bytes:
             return body
 
 
+async def disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        await asyncio.sleep(1)
+
+
 async def answer(send: Send, body: bytes = b"ok", status: int = 200) -> None:
     headers = [(b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -59,7 +64,7 @@ class Waiting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await whole_body(receive)
-        gone = asyncio.ensure_future(receive())
+        gone = asyncio.ensure_future(disconnected(receive))
         may_go = asyncio.ensure_future(self._go.wait())
         await asyncio.wait({gone, may_go}, return_when=asyncio.FIRST_COMPLETED)
         if gone.done():
@@ -264,6 +269,7 @@ def test_what_may_wait_behind_a_request_is_bounded(behind: list[bytes]) -> None:
             wire.receives(request)
         wire.receives(GET % 99)
         await settle()
+        assert wire.transport.reads  # else it would not be seen that the client leaves
         app.go()
         await wire.done()
         assert [scope["raw_path"] for scope in wire.calls] == [b"/1"]
@@ -367,6 +373,20 @@ def test_a_head_that_is_too_large_is_refused_however_it_comes(piece_bytes: int) 
         await settle()
         assert refusal(wire)[0] == 431
         assert wire.calls == []
+
+    run(scenario())
+
+
+def test_heads_are_measured_one_by_one() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        head = b"GET / HTTP/1.1\r\nx: " + b"x" * 40_000 + b"\r\n\r\n"
+        for _ in range(5):
+            wire.receives(head[:39_000])
+            wire.receives(head[39_000:])
+            await wire.done()
+        assert len(wire.calls) == 5
+        wire.client_leaves()
 
     run(scenario())
 

@@ -56,14 +56,17 @@ def test_a_drain_is_over_when_the_last_request_is() -> None:
     run(scenario())
 
 
-def test_what_ended_before_the_drain_is_not_waited_for() -> None:
+def test_what_ended_before_the_drain_is_no_reason_to_think_that_all_has() -> None:
     async def scenario() -> None:
         drain = Drain()
         await Running(drain, 1).task
         assert drain.running == 0
+        lasting = Running(drain, 4)
+        await settle()
         drain.begin()
         assert await drain.finish(30) == 0
-        assert now() == 1
+        assert now() == 5
+        assert await lasting.task is None
 
     run(scenario())
 

@@ -235,12 +235,15 @@ def test_an_app_waits_while_the_client_does_not_read() -> None:
 def test_what_is_sent_to_a_client_that_has_left_goes_nowhere_and_does_not_wait() -> None:
     async def scenario() -> None:
         has_left = asyncio.Event()
+        sent = 0
 
         async def late(_scope: Scope, _receive: Receive, send: Send) -> None:
+            nonlocal sent
             await send(start(LENGTH_2))
             await has_left.wait()
             for _ in range(3):
                 await send(body(b"ok", more=True))
+                sent += 1
 
         wire = Wire(late)
         wire.receives(b"GET / HTTP/1.1\r\n\r\n")
@@ -250,6 +253,7 @@ def test_what_is_sent_to_a_client_that_has_left_goes_nowhere_and_does_not_wait()
         has_left.set()
         await wire.done()
         assert wire.sent.endswith(b"\r\n\r\n")
+        assert sent == 3
 
     run(scenario())
 
