@@ -265,6 +265,7 @@ def test_what_may_wait_behind_a_request_is_bounded(behind: list[bytes]) -> None:
         app = Waiting()
         wire = Wire(app)
         wire.receives(GET % 1)
+        await settle()
         for request in behind:
             wire.receives(request)
         wire.receives(GET % 99)
