@@ -58,8 +58,9 @@ class Attempt:
                 for name, value in [*request.headers, *framing_fields(request)]
             ],
             stream=_Slices(request.body),
-            extensions={"target": request.target, "timeout": self._limits, "trace": self._trace},
+            extensions={"timeout": self._limits, "trace": self._trace},
         )
+        self.request.url = _ExactUrl(origin, request.target)
 
     def use_idle_timeout(self) -> None:
         self._limits["read"] = self._timeouts.idle_s
@@ -83,6 +84,19 @@ class Attempt:
         elif event == "http11.send_request_body.complete" and not self._is_abandoned:
             now = asyncio.get_running_loop().time()
             self.first_byte.reschedule(now + self._timeouts.first_byte_s)
+
+
+class _ExactUrl(httpx.URL):
+    """A URL whose path and query are left as they are. (httpcore has an extension for that, but
+    applies it to the CONNECT request of a forward proxy too.)"""
+
+    def __init__(self, origin: httpx.URL, target: bytes) -> None:
+        super().__init__(origin)
+        self._target = target
+
+    @property
+    def raw_path(self) -> bytes:
+        return self._target
 
 
 class _Slices(httpx.AsyncByteStream):

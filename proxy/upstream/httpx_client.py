@@ -76,7 +76,6 @@ class HttpxUpstream:
         self._kept = _transport(context, proxy, idle_expiry_s, max_idle=None)
         # Keeps no connection, so that a re-send always gets a fresh one.
         self._unkept = _transport(context, proxy, idle_expiry_s, max_idle=0)
-        # The request target travels beside it, out of reach of httpx's notion of a URL.
         self._origin = httpx.URL(f"{address.scheme}://{self._peer}/")
         self._closings: set[asyncio.Task[None]] = set()
         self._is_closed = False

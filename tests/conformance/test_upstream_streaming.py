@@ -181,3 +181,28 @@ def test_an_answer_is_noticed_while_the_body_is_being_sent(client: UpstreamClien
             assert await response.read() == b"20000000"
 
     client.run(scenario())
+
+
+@every_client
+def test_a_response_that_says_it_is_readable_is_read_without_waiting(
+    client: UpstreamClient,
+) -> None:
+    async def scenario() -> None:
+        stepwise = Stepwise()
+        async with (
+            client.facing(ScriptedUpstream(stepwise)) as (_, upstream),
+            upstream.exchange(ask()) as response,
+        ):
+            assert not response.is_readable
+            for event in (b"one", b"two", None):
+                stepwise.steps.put_nowait(event)
+                await asyncio.sleep(0.02)
+                if response.is_readable:
+                    with pytest.raises(StopIteration) as read:
+                        response.read().send(None)  # type: ignore[attr-defined]
+                    assert read.value.value == event or event is None
+                else:
+                    assert client.name.startswith("httpx"), "only httpx may not know"
+                    await response.read()
+
+    client.run(scenario())
