@@ -51,6 +51,7 @@ def test_ten_thousand_aborts_in_every_phase_leave_nothing_behind() -> None:
             await crowd.come_and_leave(sluice.port)
             await sluice.until_idle()
             await upstream.until(lambda: upstream.inflight == 0)
+            assert upstream.peak == SEATS, "never more, and so many that others had to wait"
             crowd.was_noticed_in_time(upstream)
             await crowd.hit_every_phase(sluice, upstream)
 

@@ -226,16 +226,42 @@ async def test_open_routes_are_aborted_as_well(stand: Stand) -> None:
 # While the request is on its way.
 
 
+async def read_nothing(exchange: Exchange) -> None:
+    exchange.stop_reading()
+    await asyncio.sleep(0.5)
+    exchange.read_on()
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("farewell", FAREWELLS)
+@on_the_stand
+async def test_a_client_that_leaves_while_the_engine_takes_no_body_frees_its_seat(
+    stand: Stand, farewell: Farewell
+) -> None:
+    """R02: the gateway is still sending."""
+    stand.upstream.handler, stand.upstream.early = read_nothing, True
+    try:
+        async with await stand.client() as client:
+            client.send(stand.request(body=b'{"prompt": "%b"}' % (b"x" * 20_000_000)))
+            await stand.upstream.until(lambda: len(stand.upstream.seen) == 1)
+            client.leave(farewell)
+        await stand.sluice.until_metric("sluice_in_flight", 0, NOTICED_WITHIN_S)
+        await stand.upstream.until(lambda: stand.upstream.aborts == 1)
+    finally:
+        stand.upstream.early = False
+
+
 @pytest.mark.parametrize("farewell", FAREWELLS)
 @on_the_stand
 async def test_a_client_that_leaves_in_its_request_costs_nothing(
     stand: Stand, farewell: Farewell
 ) -> None:
-    """R02: in the head, before the body, in the body, in a chunked body."""
+    """R02: in the head, before the body, in the body, in chunks, before it was asked to go on."""
     whole = stand.request(body=b"x" * 100_000)
     chunked = stand.request(body=b"5\r\nhello\r\n", headers={"Transfer-Encoding": "chunked"})
     head_ends = whole.index(b"\r\n\r\n") + 4
-    cuts = [whole[:1], whole[: head_ends - 2], whole[:head_ends], whole[:70_000], chunked]
+    asking = stand.request(headers={"Content-Length": "9", "Expect": "100-continue"})[:-2]
+    cuts = [whole[:1], whole[: head_ends - 2], whole[:head_ends], whole[:70_000], chunked, asking]
     for cut in cuts * 4:
         async with await stand.client() as client:
             client.send(cut)

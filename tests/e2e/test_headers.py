@@ -131,6 +131,34 @@ async def test_an_answer_without_a_body_leaves_the_connection_usable(
         assert (await client.ask(stand.request("/nowhere", b"", "GET"))).status == 404
 
 
+@pytest.mark.parametrize("framing", ["counted", "chunked", "until-close"])
+@on_the_stand
+async def test_an_http_1_0_client_gets_no_chunks(stand: Stand, framing: str) -> None:
+    """R42: its body ends with the connection, in an orderly way."""
+    stand.upstream.handler = framed(framing, "")
+    async with await stand.client() as client:
+        client.send(stand.request().replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+        answer = await client.head()
+        assert values(answer, "transfer-encoding") == []
+        assert await client.rest() == (TEXT, False)
+
+
+@on_the_stand
+async def test_pipelined_requests_are_answered_in_order_one_after_the_other(stand: Stand) -> None:
+    """R42"""
+
+    async def name_it(exchange: Exchange) -> None:
+        await asyncio.sleep(0.01)
+        exchange.respond(str(exchange.request.client_id).encode())
+
+    stand.upstream.handler = name_it
+    names = [f"r{number}" for number in range(5)]
+    async with await stand.client() as client:
+        client.send(b"".join(stand.request(client_id=name) for name in names))
+        assert [(await client.answer()).body.decode() for _ in names] == names
+    assert stand.upstream.peak == 1
+
+
 @pytest.mark.parametrize("coding", list(CODED))
 @pytest.mark.parametrize("accepts", [None, "gzip", "br, zstd;q=0.5", "identity", ""])
 @on_the_stand
@@ -265,6 +293,31 @@ async def test_the_clients_fields_reach_the_engine_on_every_route(
     assert (seen.method, seen.target) == (method, target.encode())
     for name, value in CLIENT_FIELDS.items():
         assert seen.values(name.lower().encode()) == [value.strip().encode()], name
+
+
+@on_the_stand
+async def test_the_engine_is_addressed_by_its_own_name(stand: Stand) -> None:
+    """R45: the client's Host is the gateway's."""
+    await ask_once(stand.sluice.port, stand.request(headers={"Host": "gateway.example"}))
+    authority = f"127.0.0.1:{stand.upstream.port}".encode()
+    assert stand.upstream.seen[0].values(b"host") == [authority]
+
+
+@pytest.mark.parametrize("given", ["mine-1", "", "x" * 129, "caf\xe9", None])
+@on_the_stand
+async def test_one_request_id_goes_all_the_way(stand: Stand, given: str | None) -> None:
+    """R45: the client's if it is sane, and never the engine's."""
+
+    async def answer_with_another(exchange: Exchange) -> None:
+        exchange.respond(b"{}", headers=[("x-request-id", "the-engines")])
+
+    stand.upstream.handler = answer_with_another
+    headers = {} if given is None else {"X-Request-Id": given}
+    answer = await ask_once(stand.sluice.port, stand.request(headers=headers))
+    (request_id,) = values(answer, "x-request-id")
+    assert (request_id == given) is (given == "mine-1")
+    assert stand.upstream.seen[0].values(b"x-request-id") == [request_id.encode()]
+    await eventually(lambda: any(request_id in line for line in stand.sluice.log))
 
 
 MULTIPART = (

@@ -1,8 +1,9 @@
 """The capacity probe of every fault test: were permits lost, were some made up?
 
-It is run once the fault is over. All seats must be free and nobody waiting; then as many held
-requests as there are seats must all reach the engine (else a permit was lost), one more must not
-(else one was duplicated), and when they are let go every one is answered and all is free again.
+It is run once the fault is over. All seats must be free and nobody waiting; then as many requests
+as there are seats, held in the middle of their answers, must all reach the engine (else a permit
+was lost), one more must not (else one was duplicated, or ends too soon), and when they are let go
+every one is answered and all is free again.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ async def probe_capacity(
             hold.release()
             answers = await asyncio.gather(*(client.answer() for client in clients))
     assert [answer.status for answer in answers] == [200] * (seats + 1)
+    assert all(answer.complete for answer in answers)
     await sluice.until_idle(_WITHIN_S)
 
 
 @contextmanager
 def _holding(upstream: ScriptedUpstream) -> Iterator[Hold]:
-    usual, hold = upstream.handler, Hold()
+    usual, hold = upstream.handler, Hold(start=True)
     upstream.handler = hold
     try:
         yield hold

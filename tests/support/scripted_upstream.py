@@ -82,6 +82,9 @@ class ScriptedUpstream:
     probes: Mapping[bytes, Handler] = field(default_factory=lambda: DEFAULT_PROBES)
     """Handlers by path for requests that are not counted in `inflight`, `peak` and `seen`."""
     count_probes: bool = False
+    behind_gateway: bool = False
+    """Count nothing that has no `x-request-id`: the gateway gives one to all that it passes on, so
+    these are its own questions, such as the one whether its key is good."""
     host: str = "127.0.0.1"
     port: int = 0
 
@@ -193,7 +196,7 @@ class ScriptedUpstream:
     def request_started(self, exchange: Exchange) -> asyncio.Task[None]:
         request = exchange.request
         request.at = asyncio.get_running_loop().time()
-        if request.path in self.probes and not self.count_probes:
+        if self._is_probe(request):
             self.probed.append(request)
         else:
             exchange.counted = True
@@ -204,6 +207,11 @@ class ScriptedUpstream:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def _is_probe(self, request: SeenRequest) -> bool:
+        if self.behind_gateway and request.header(b"x-request-id") is None:
+            return True
+        return request.path in self.probes and not self.count_probes
 
     def answer_finished(self, exchange: Exchange) -> None:
         exchange.request.ended_at = asyncio.get_running_loop().time()

@@ -95,7 +95,7 @@ class Stand:
 
     async def _start(self) -> None:
         self._open = AsyncExitStack()
-        self.upstream = await self._open.enter_async_context(ScriptedUpstream())
+        self.upstream = await self._open.enter_async_context(ScriptedUpstream(behind_gateway=True))
         starting = gateway(self.upstream.url, **self.settings)
         self.sluice = await self._open.enter_async_context(starting)
 
