@@ -11,6 +11,8 @@ from proxy.admission.outcome import Evicted, Reason, Refused, Rejected
 from proxy.admission.request import AdmissionRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.admission.permit import Ending, Permit
 
 UPSTREAM = "engine"
@@ -131,6 +133,16 @@ async def turns(count: int = 5) -> None:
     """Lets tasks that are ready run, on any event loop; no timer is waited for."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Waits for a state, on any event loop."""
+    poll_s = 0.005
+    for _ in range(round(within_s / poll_s)):
+        if condition():
+            return
+        await asyncio.sleep(poll_s)
+    raise AssertionError(f"not so within {within_s} s")
 
 
 def one_upstream(seats: int) -> dict[str, FixedLimit]:
