@@ -145,7 +145,7 @@ class Crowd:
         exchange.start_chunked()
         for number in range(events):
             exchange.chunk(b'data: {"n": %d}\n\n' % number)
-            await self.pause(0.02)
+            await self.pause(0.05)
 
     # What must hold in the end.
 
@@ -188,25 +188,25 @@ def phase_of(name: str) -> str:
 async def in_the_head(crowd: Crowd, client: RawClient, name: str) -> None:
     whole = crowd.request(name)
     client.send(whole[: crowd.rng.randrange(1, len(whole) - 4)])
-    await crowd.pause(0.02)
+    await crowd.pause(0.1)
 
 
 async def in_the_body(crowd: Crowd, client: RawClient, name: str) -> None:
     body = b"x" * crowd.rng.choice([10, 1_000, 100_000])
     whole = crowd.request(name, body)
     client.send(whole[: len(whole) - crowd.rng.randrange(1, len(body))])
-    await crowd.pause(0.02)
+    await crowd.pause(0.1)
 
 
 async def in_the_queue(crowd: Crowd, client: RawClient, name: str) -> None:
     client.send(crowd.request(name))
-    await crowd.pause(0.06)
+    await crowd.pause(0.8)
 
 
 async def before_the_answer(crowd: Crowd, client: RawClient, name: str) -> None:
     client.send(crowd.request(name))
     await crowd.signals[name].wait()
-    await crowd.pause(0.05)
+    await crowd.pause(0.3)
 
 
 async def between_two_chunks(crowd: Crowd, client: RawClient, name: str) -> None:
@@ -214,7 +214,7 @@ async def between_two_chunks(crowd: Crowd, client: RawClient, name: str) -> None
     answer = await client.head()
     for _ in range(crowd.rng.randrange(1, 4)):
         await client.chunk(answer)
-    await crowd.pause(0.01)
+    await crowd.pause(0.2)
 
 
 async def at_the_last_chunk(crowd: Crowd, client: RawClient, name: str) -> None:
