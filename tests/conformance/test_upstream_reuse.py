@@ -61,7 +61,7 @@ def test_one_request_after_another_uses_one_connection(
 def test_there_is_no_limit_but_the_callers(client: UpstreamClient) -> None:
     async def scenario() -> None:
         hold = Hold()
-        async with client.facing(ScriptedUpstream(hold)) as (engine, upstream):
+        async with client.facing(ScriptedUpstream(hold), idle_expiry_s=60) as (engine, upstream):
             held = [asyncio.create_task(fetch(upstream)) for _ in range(120)]
             await engine.until(lambda: engine.inflight == 120)
             engine.handler = json_answer()
