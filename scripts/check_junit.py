@@ -4,8 +4,8 @@
 
 A suite that ran nothing is broken however green it looks, and a skipped test is one that nobody
 runs. So a skip fails the run unless ALLOWED_SKIPS names it: one line each, a pattern for
-"module::test" (`*` stands for anything), then `#` and the reason. The last line printed has the form
-"N passed, N failed, N skipped". Exit 0 sound, 1 not.
+"module::test" (`*` stands for anything), then `#` and the reason. The last line printed has the
+form "N passed, N failed, N skipped". Exit 0 sound, 1 not.
 """
 
 from __future__ import annotations
