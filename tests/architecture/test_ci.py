@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ Judge = Callable[..., int]
 
 PASSED = '<testcase classname="tests.test_a" name="test_one"/>'
 SKIPPED = '<testcase classname="tests.test_a" name="test_two"><skipped message="no"/></testcase>'
+AS_MARKED = '<testcase classname="t" name="test_five"><skipped type="pytest.xfail"/></testcase>'
 FAILED = '<testcase classname="tests.test_a" name="test_three"><failure/></testcase>'
 BROKEN = '<testcase classname="tests.test_a" name="test_four"><error/></testcase>'
 
@@ -67,3 +69,17 @@ def test_a_skip_is_not_allowed_without_a_reason(judge: Judge) -> None:
 
 def test_the_list_of_allowed_skips_can_be_read() -> None:
     assert isinstance(read_allowed(ALLOWED_SKIPS), list)
+
+
+def test_a_test_that_failed_as_it_is_marked_to_did_run(
+    judge: Judge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert judge(PASSED, AS_MARKED) == 0
+    assert capsys.readouterr().out == (
+        "1 tests failed as they are marked to\n2 passed, 0 failed, 0 skipped\n"
+    )
+
+
+def test_pytest_is_strict_about_tests_that_are_marked_to_fail() -> None:
+    settings = tomllib.loads((ALLOWED_SKIPS.parents[1] / "pyproject.toml").read_text())
+    assert settings["tool"]["pytest"]["ini_options"]["xfail_strict"] is True
