@@ -79,6 +79,7 @@ _OPEN: Iterable[tuple[str, bytes, str]] = (
     ("POST", b"/v1/completions/render", "render"),
     ("POST", b"/v1/responses/render", "render"),
     ("POST", b"/v1/messages/render", "render"),
+    ("POST", b"/cohere/v2/chat/render", "render"),
 )
 
 _MODEL = Route("model", Access.OPEN)
@@ -137,6 +138,10 @@ class RouteTable:
     def preflight(self, method: str) -> Route | None:
         """The route of a CORS preflight for a path that is on the list."""
         return _PREFLIGHT if method == "OPTIONS" else None
+
+    def paths(self) -> tuple[bytes, ...]:
+        """Every path without an id in it."""
+        return tuple(self._methods_by_path)
 
     def names(self) -> tuple[str, ...]:
         """Every route name that can label a metric."""

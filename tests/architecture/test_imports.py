@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
-
-from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS_AND_IO = {
@@ -37,8 +37,15 @@ def forbidden_to(module: str) -> set[str]:
 
 
 def test_every_import_contract_is_kept() -> None:
-    status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True)
-    assert status == EXIT_STATUS_SUCCESS, "lint-imports tells which import is one too many"
+    # In a process of its own: it disables the loggers that it finds, and with them other tests.
+    linted = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert linted.returncode == 0, linted.stdout
 
 
 def test_a_new_room_must_be_given_its_place() -> None:

@@ -330,6 +330,7 @@ def test_one_request_id_is_in_every_place(sent: bytes | None) -> None:
         ("DELETE", b"/v1/responses/r_1", "response"),
         ("POST", b"/v1/responses/r_1/cancel", "response_cancel"),
         ("POST", b"/v1/chat/completions/render", "render"),
+        ("POST", b"/cohere/v2/chat/render", "render"),
     ],
 )
 def test_open_routes_pass_without_a_seat_and_with_any_body(
