@@ -38,7 +38,7 @@ def forbidden_to(module: str) -> set[str]:
 
 def test_every_import_contract_is_kept() -> None:
     # In a process of its own: it disables the loggers that it finds, and with them other tests.
-    linted = subprocess.run(
+    linted = subprocess.run(  # noqa: S603 - the tool beside our interpreter
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=ROOT,
         capture_output=True,
