@@ -140,10 +140,24 @@ async def test_a_query_passes_as_it_was_written(stand: Stand, target: str) -> No
     assert [request.target for request in stand.upstream.seen] == [target.encode()]
 
 
-@pytest.mark.parametrize("path", ["/v1/completions/", "/v1/models/", "//v1/models", "/v1//models"])
+OTHER_SPELLINGS = [
+    "/v1/completions/",
+    "/v1/models/",
+    "//v1/models",
+    "/v1//models",
+    "/V1/models",
+    "/v1/%6dodels",
+    "/v1%2Fmodels",
+    "/%76ersion",
+]
+
+
+@pytest.mark.parametrize("path", OTHER_SPELLINGS)
 @on_the_stand
 async def test_a_path_is_what_it_is_and_nothing_is_tidied_up(stand: Stand, path: str) -> None:
-    """R115: no redirect to the path with or without a slash, which would make a POST a GET."""
+    """R115, R121: no redirect to the path with or without a slash, which would make a POST a GET,
+    and no second spelling for what others may have rules about.
+    """
     for method in ("GET", "POST"):
         answer = await ask_once(stand.sluice.port, request_bytes(path, b"", method))
         check_own_answer(answer, 404, INVALID, "unknown_path")
