@@ -291,6 +291,36 @@ def test_a_gateway_without_an_engine_can_be_stopped() -> None:
     asyncio.run(scenario())
 
 
+def test_two_generations_together_hold_at_most_both_limits() -> None:
+    """R84: a rolling restart. The old one takes nothing new while its last requests finish, so the
+    engine has at most twice the limit, and each request is served by one of the two.
+    """
+
+    async def scenario() -> None:
+        hold = Hold()
+        settings = {"max_in_flight": 2, "max_queue_depth": 4, "queue_timeout": 30}
+        async with ScriptedUpstream(hold) as upstream, gateway(upstream.url, **settings) as old:
+            with Burst(old.port, 6) as before:
+                await before.send(request_bytes())
+                await old.until_metric("sluice_queue_depth", 4)
+                async with gateway(upstream.url, **settings) as new:
+                    old.terminate()
+                    sent_away = await before.answers(4, within_s=5)
+                    assert {one.header("x-sluice-reason") for one in sent_away} == {"draining"}
+                    with Burst(new.port, 6) as after:
+                        await after.send(request_bytes())
+                        await new.until_metric("sluice_queue_depth", 4)
+                        await upstream.until(lambda: upstream.inflight == 4)
+                        hold.release()
+                        answers = [*await before.answers(2), *await after.answers(6)]
+                    assert [answer.status for answer in answers] == [200] * 8
+                    await old.process.wait()
+                    assert old.exit_code == 0
+            assert upstream.peak == 4
+
+    asyncio.run(scenario())
+
+
 # Nothing stays behind.
 
 TROUBLE = ("Traceback", "unclosed", "was destroyed", "never retrieved", "never awaited", "Warning")
