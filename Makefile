@@ -24,7 +24,7 @@ help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 run: $(RUN_STAMP) ## the gateway, in front of SLUICE_UPSTREAM_URLS or of a simulated engine
-	@scripts/print_try_it.sh
+	@scripts/print_try_it.sh $(if $(UPSTREAM_IS_SET),,simulated)
 	@exec $(BIN)/sluice serve $(SERVE_OPTIONS)
 
 test: $(DEV_STAMP) ## every test but those that need a real vLLM

@@ -115,7 +115,7 @@ def upstream_failed(error: UpstreamError) -> OwnAnswer:
         status=504 if isinstance(error, UpstreamTimeoutError) else 502,
         type=_UPSTREAM,
         code=error.code,
-        message=f"The engine did not answer: {error}",
+        message=f"The request failed at the engine: {error}",
     )
 
 
