@@ -16,9 +16,6 @@ replaced. What is added:
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -26,26 +23,27 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.edge.client_connection import (
+    CONNECTION_EXTENSION,
+    ClientConnection,
+    ConnectionRefusal,
+)
 from proxy.edge.request_headers import new_request_id
 from proxy.edge.response_cycle import ResponseCycle
+from proxy.edge.upgrade_body import announces_body, body_parser
 from proxy.openai_api.errors import error_body
 
 if TYPE_CHECKING:
     import asyncio
 
-    from starlette.types import Scope
     from uvicorn._types import ASGI3Application
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-CONNECTION_EXTENSION: Final = "sluice.connection"
-"""Key in an ASGI scope's extensions under which a ClientConnection is found."""
 
 MAX_HEAD_BYTES: Final = 65_536
 _HEAD_TOO_LARGE = f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes."
 # What may wait behind a running request. No client in use pipelines; the bounds are for attackers.
 _MAX_PIPELINED = 8
 _MAX_PIPELINED_BYTES = 65_536
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER, 0 s
 
 
 class _UnreadableHeadError(Exception):
@@ -54,59 +52,6 @@ class _UnreadableHeadError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionRefusal:
-    """The answer to a request that could not be read; nothing comes after it."""
-
-    status: int
-    code: str
-
-
-class ClientConnection:
-    """What the application may do to the connection under a request, besides ASGI."""
-
-    __slots__ = ("_protocol",)
-
-    def __init__(self, protocol: SluiceProtocol) -> None:
-        self._protocol = protocol
-
-    def close(self) -> None:
-        """Sends what is buffered, then closes; an unfinished body stays visibly unfinished."""
-        self._protocol.transport.close()
-
-    def abort(self) -> None:
-        """Closes with a reset, at once: even a body that ends with the connection looks broken."""
-        transport = self._protocol.transport
-        raw = transport.get_extra_info("socket")
-        if raw is not None:
-            with contextlib.suppress(OSError):  # the peer has closed it already
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        transport.abort()
-
-    @property
-    def refusal(self) -> ConnectionRefusal | None:
-        """What the request under way was told when the rest of it could not be read."""
-        return self._protocol.refusal
-
-    def is_closing(self) -> bool:
-        return self._protocol.transport.is_closing()
-
-    @property
-    def has_whole_request(self) -> bool:
-        """The last byte of the request is here: receive() will not have to wait for it."""
-        return not self._protocol.running.more_body
-
-    def end_body_by_closing(self) -> None:
-        """Before the response start: no chunked framing, the body ends with the connection."""
-        self._protocol.running.ends_with_connection = True
-
-
-def client_connection(scope: Scope) -> ClientConnection | None:
-    """The connection under a request; None on a server that is not ours."""
-    connection: ClientConnection | None = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
-    return connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +77,8 @@ class SluiceProtocol(HttpToolsProtocol):
     _is_deaf = False
     _in_head = False
     _head_bytes = 0
+    _hosts = 0
+    _body_after_upgrade = False
     _measures_heads = False
     _unsent_bytes = 0
     _stalled_since = 0.0
@@ -173,10 +120,20 @@ class SluiceProtocol(HttpToolsProtocol):
             self._refuse(error.__context__.status, "bad_request", str(error.__context__))
         except httptools.HttpParserError as error:
             self._refuse(400, "bad_request", f"The request is not valid HTTP/1.1: {error}.")
-        except httptools.HttpParserUpgrade:
-            # The parser cannot go on after a request to upgrade, which we do not follow.
-            if self.cycle is not None:
-                self.cycle.keep_alive = False
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline_upgrade(data[upgrade.args[0] :])
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """We follow none: the request is served as if it had not asked, and ends the connection,
+        because the parser cannot go on after it."""
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+        if self._body_after_upgrade:
+            self._body_after_upgrade = False
+            self.parser = body_parser(self.headers, self)
+            self._parse(rest)
+        else:
+            self._is_deaf = True
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -184,6 +141,7 @@ class SluiceProtocol(HttpToolsProtocol):
         self.reading_since = self.loop.time()
         self._in_head = True
         self._head_bytes = 0
+        self._hosts = 0
 
     def on_headers_complete(self) -> None:
         """As uvicorn's, but for the cycle's class, and for what it costs: no limit_concurrency
@@ -195,6 +153,8 @@ class SluiceProtocol(HttpToolsProtocol):
         http_version = parser.get_http_version()
         self.scope["method"] = parser.get_method().decode("ascii")
         self.scope["http_version"] = http_version
+        self._check_version_and_host(http_version)
+        self._body_after_upgrade = parser.should_upgrade() and announces_body(self.headers)
         self._set_target(self.url)
         previous = self.cycle
         keep_alive = http_version != "1.0" and parser.should_keep_alive()
@@ -203,6 +163,20 @@ class SluiceProtocol(HttpToolsProtocol):
             self._start_asgi_task(self.cycle, self.app)
         else:
             self._queue_pipelined(self.cycle)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"host":
+            self._hosts += 1
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def _check_version_and_host(self, http_version: str) -> None:
+        if http_version not in ("1.1", "1.0"):
+            raise _UnreadableHeadError(400, f"HTTP/{http_version} is not spoken here.")
+        if self._hosts != 1 and (self._hosts or http_version == "1.1"):
+            raise _UnreadableHeadError(400, f"The request has {self._hosts} Host headers, not one.")
 
     def _check_head_size(self) -> None:
         """Exactly, since bytes of a body, or of an earlier request, may have been counted."""
@@ -250,6 +224,8 @@ class SluiceProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_message_complete(self) -> None:
+        if self._body_after_upgrade:
+            return  # so says the parser, which has skipped the body
         self.reading_since = None
         super().on_message_complete()
 
@@ -308,6 +284,7 @@ class SluiceProtocol(HttpToolsProtocol):
         """Answers for the request that cannot be read, and closes."""
         if self.transport.is_closing():
             return
+        self._is_deaf = True  # the parser makes no sense of what comes after, either
         cycle = self.cycle
         if self.pipeline:
             self._stop_listening()  # several answers are due before this one could be

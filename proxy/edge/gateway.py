@@ -14,8 +14,8 @@ from proxy.admission.outcome import Reason
 from proxy.admission.request import AdmissionRequest
 from proxy.edge import error_table
 from proxy.edge.answers import CLOSE, Refusal, server_timing
+from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import ClientWatch
-from proxy.edge.connection import client_connection
 from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
 from proxy.edge.request_headers import BadHeaderError, RequestHeaders, read_headers
 from proxy.edge.routes import Access, MethodNotAllowed, Route

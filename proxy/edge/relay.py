@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from proxy.edge.connection import client_connection
+from proxy.edge.client_connection import client_connection
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.upstream.header_rules import has_field
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from proxy.edge.connection import ClientConnection, ConnectionRefusal
+    from proxy.edge.client_connection import ClientConnection, ConnectionRefusal
     from proxy.upstream.port import UpstreamResponse
 
 

@@ -323,6 +323,18 @@ async def test_an_upgrade_that_nobody_follows_is_served_as_what_it_is(stand: Sta
     assert seen.header(b"http2-settings") is None
 
 
+@on_the_stand
+async def test_a_post_that_offers_an_upgrade_reaches_the_engine_with_its_body(stand: Stand) -> None:
+    """R113: what Java's client sends for a completion; parsers that follow the offer lose the body."""
+    offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMA"}
+    body = b'{"prompt": "from Java"}'
+    async with await stand.client() as client:
+        answer = await client.ask(request_bytes("/v1/completions", body, "POST", offer))
+        assert answer.status == 200
+    (seen,) = stand.upstream.seen
+    assert seen.body == body
+
+
 # Routes that an operator lets through.
 
 

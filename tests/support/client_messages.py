@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from proxy.edge.connection import CONNECTION_EXTENSION
+from proxy.edge.client_connection import CONNECTION_EXTENSION
 
 if TYPE_CHECKING:
     from starlette.types import Message
 
-    from proxy.edge.connection import ConnectionRefusal
+    from proxy.edge.client_connection import ConnectionRefusal
 
 
 class ClientMessages:

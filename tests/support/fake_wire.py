@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from proxy.edge.connection import ClientConnection, SluiceProtocol, client_connection
+from proxy.edge.client_connection import ClientConnection, client_connection
+from proxy.edge.connection import SluiceProtocol
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.edge.connection import (
-    MAX_HEAD_BYTES,
-    ConnectionLimits,
-    ConnectionRefusal,
-    client_connection,
-)
+from proxy.edge.client_connection import ConnectionRefusal, client_connection
+from proxy.edge.connection import MAX_HEAD_BYTES, ConnectionLimits
 from tests.support.fake_wire import Wire
 from tests.support.scripted_app import error_of
 from tests.support.virtual_time import now, run, settle
@@ -150,9 +146,14 @@ def test_a_target_is_taken_apart_and_nothing_in_it_is_normalized(
 def test_headers_keep_their_order_and_number_and_lose_their_case() -> None:
     async def scenario() -> None:
         wire = Wire(echo)
-        wire.receives(b"GET / HTTP/1.1\r\nX-B: 1\r\nx-a: \xff\r\nX-B:  2\r\n\r\n")
+        wire.receives(b"GET / HTTP/1.1\r\nX-B: 1\r\nx-a: \xff\r\nX-B:  2\r\nHost: h\r\n\r\n")
         await wire.done()
-        assert wire.calls[0]["headers"] == [(b"x-b", b"1"), (b"x-a", b"\xff"), (b"x-b", b"2")]
+        assert wire.calls[0]["headers"] == [
+            (b"x-b", b"1"),
+            (b"x-a", b"\xff"),
+            (b"x-b", b"2"),
+            (b"host", b"h"),
+        ]
         wire.client_leaves()
 
     run(scenario())
@@ -210,6 +211,72 @@ def test_a_request_to_upgrade_is_served_and_its_connection_closed() -> None:
         await wire.done()
         assert bodies(wire) == [b"/1|"]
         assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+OFFER_H2C = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: x\r\n"
+
+
+@pytest.mark.parametrize("cut", [0, 20, 150, 186, 190])
+@pytest.mark.parametrize(
+    "framed",
+    [b"content-length: 4\r\n\r\nbody", b"transfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"],
+    ids=["length", "chunked"],
+)
+def test_a_request_to_upgrade_keeps_its_body(framed: bytes, cut: int) -> None:
+    """As Java's client posts: the parser would skip the body."""
+
+    async def scenario() -> None:
+        wire = Wire(echo)
+        request = b"POST /1 HTTP/1.1\r\nhost: x\r\n" + OFFER_H2C + framed
+        for piece in (request[:cut], request[cut:]):
+            if piece:
+                wire.receives(piece)
+        await wire.done()
+        assert bodies(wire) == [b"/1|body"]
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_a_bad_body_after_a_request_to_upgrade_is_refused() -> None:
+    async def scenario() -> None:
+        wire = Wire(Waiting())
+        chunked = b"transfer-encoding: chunked\r\n\r\nzz\r\n"
+        wire.receives(b"POST /1 HTTP/1.1\r\nhost: x\r\n" + OFFER_H2C + chunked)
+        assert refusal(wire)[0] == 400
+        await wire.done()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        b"GET / HTTP/1.0\r\nhost: a\r\nhost: b\r\n\r\n",
+        b"GET /\r\n\r\n",
+    ],
+    ids=["no host", "two hosts", "two hosts in 1.0", "no version"],
+)
+def test_a_request_that_does_not_say_one_host_in_a_version_we_speak_is_refused(head: bytes) -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(head)
+        assert refusal(wire)[0] == 400
+        assert wire.calls == []
+
+    run(scenario())
+
+
+def test_an_old_client_need_not_say_the_host() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(b"GET /1 HTTP/1.0\r\n\r\n")
+        await wire.done()
+        assert bodies(wire) == [b"/1|"]
 
     run(scenario())
 
@@ -352,7 +419,9 @@ def test_a_body_that_cannot_be_read_ends_its_request_as_refused() -> None:
     async def scenario() -> None:
         app = Waiting()
         wire = Wire(app)
-        wire.receives(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        wire.receives(
+            b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"
+        )
         await settle()
         connection = wire.connection
         assert connection.refusal is None
@@ -381,7 +450,7 @@ def test_a_head_that_is_too_large_is_refused_however_it_comes(piece_bytes: int) 
 def test_heads_are_measured_one_by_one() -> None:
     async def scenario() -> None:
         wire = Wire(echo)
-        head = b"GET / HTTP/1.1\r\nx: " + b"x" * 40_000 + b"\r\n\r\n"
+        head = b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"x" * 40_000 + b"\r\n\r\n"
         for _ in range(5):
             wire.receives(head[:39_000])
             wire.receives(head[39_000:])

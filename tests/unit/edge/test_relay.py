@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.edge.connection import ConnectionRefusal
+from proxy.edge.client_connection import ConnectionRefusal
 from proxy.edge.relay import BrokenConnection, Relay
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.upstream.errors import UpstreamClosedError

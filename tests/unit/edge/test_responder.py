@@ -12,8 +12,8 @@ from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
 from proxy.admission.retry_after import RetryAfter
 from proxy.edge import error_table
 from proxy.edge.answers import Refusal
+from proxy.edge.client_connection import ConnectionRefusal
 from proxy.edge.client_watch import Interrupted, Interruption
-from proxy.edge.connection import ConnectionRefusal
 from proxy.edge.intake import IntakeFullError
 from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.responder import Responder

@@ -218,7 +218,7 @@ def test_an_app_waits_while_the_client_does_not_read() -> None:
             await send(body(b"ok"))
 
         wire = Wire(big)
-        wire.receives(b"GET / HTTP/1.1\r\n\r\n")
+        wire.receives(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await settle()
         wire.protocol.pause_writing()
         may_send.set()
@@ -246,7 +246,7 @@ def test_what_is_sent_to_a_client_that_has_left_goes_nowhere_and_does_not_wait()
                 sent += 1
 
         wire = Wire(late)
-        wire.receives(b"GET / HTTP/1.1\r\n\r\n")
+        wire.receives(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await settle()
         wire.protocol.pause_writing()
         wire.client_leaves()
@@ -265,7 +265,7 @@ def test_a_client_that_asked_first_is_told_to_go_on_only_when_the_body_is_wanted
             await send(start(LENGTH_2))
             await send(body(message["body"]))
 
-        asks = b"POST / HTTP/1.1\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n"
+        asks = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n"
         wire = Wire(wants_it)
         wire.receives(asks)
         await settle()

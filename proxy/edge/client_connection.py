@@ -1,0 +1,72 @@
+"""What the application may do to its client's connection, besides ASGI."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from proxy.edge.connection import SluiceProtocol
+
+CONNECTION_EXTENSION: Final = "sluice.connection"
+"""Key in an ASGI scope's extensions under which a ClientConnection is found."""
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER, 0 s
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRefusal:
+    """The answer to a request that could not be read; nothing comes after it."""
+
+    status: int
+    code: str
+
+
+class ClientConnection:
+    """What the application may do to the connection under a request, besides ASGI."""
+
+    __slots__ = ("_protocol",)
+
+    def __init__(self, protocol: SluiceProtocol) -> None:
+        self._protocol = protocol
+
+    def close(self) -> None:
+        """Sends what is buffered, then closes; an unfinished body stays visibly unfinished."""
+        self._protocol.transport.close()
+
+    def abort(self) -> None:
+        """Closes with a reset, at once: even a body that ends with the connection looks broken."""
+        transport = self._protocol.transport
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            with contextlib.suppress(OSError):  # the peer has closed it already
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        transport.abort()
+
+    @property
+    def refusal(self) -> ConnectionRefusal | None:
+        """What the request under way was told when the rest of it could not be read."""
+        return self._protocol.refusal
+
+    def is_closing(self) -> bool:
+        return self._protocol.transport.is_closing()
+
+    @property
+    def has_whole_request(self) -> bool:
+        """The last byte of the request is here: receive() will not have to wait for it."""
+        return not self._protocol.running.more_body
+
+    def end_body_by_closing(self) -> None:
+        """Before the response start: no chunked framing, the body ends with the connection."""
+        self._protocol.running.ends_with_connection = True
+
+
+def client_connection(scope: Scope) -> ClientConnection | None:
+    """The connection under a request; None on a server that is not ours."""
+    connection: ClientConnection | None = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+    return connection
