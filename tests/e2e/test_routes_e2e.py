@@ -325,7 +325,7 @@ async def test_an_upgrade_that_nobody_follows_is_served_as_what_it_is(stand: Sta
 
 @on_the_stand
 async def test_a_post_that_offers_an_upgrade_reaches_the_engine_with_its_body(stand: Stand) -> None:
-    """R113: what Java's client sends for a completion; parsers that follow the offer lose the body."""
+    """R113: as Java's client posts; a parser that follows the offer loses the body."""
     offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMA"}
     body = b'{"prompt": "from Java"}'
     async with await stand.client() as client:
