@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import httpx
-import pytest
 
 from proxy.vllm.metrics_page import parse_metrics_page
 from tests.support.engine_process import MAX_NUM_SEQS, EngineProcess
@@ -18,6 +17,8 @@ from tests.support.gateway_process import GatewayProcess, gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    import pytest
 
     from tests.support.engine_requests import Json
 
