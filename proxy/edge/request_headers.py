@@ -29,6 +29,7 @@ class RequestHeaders:
 
     request_id: bytes
     content_type: bytes = b""
+    has_content_type: bool = False
     content_length: int | None = None
     queue_timeout_s: float | None = None
     client_timeout_s: float | None = None
@@ -41,8 +42,8 @@ class RequestHeaders:
 def read_headers(headers: RawHeaders) -> RequestHeaders:
     """One pass over the raw pairs (names in lower case).
 
-    Raises BadHeaderError for a bad `x-sluice-*` or Transfer-Encoding header. The SDKs' own headers
-    are hints: a bad value there counts as absent.
+    Raises BadHeaderError for a bad `x-sluice-*` or Transfer-Encoding header and for a second
+    Content-Type. The SDKs' own headers are hints: a bad value there counts as absent.
     """
     found = RequestHeaders(b"")
     for name, value in headers:
@@ -66,6 +67,11 @@ def _read_request_id(found: RequestHeaders, value: bytes) -> None:
 
 
 def _read_content_type(found: RequestHeaders, value: bytes) -> None:
+    # Frameworks go by the first of several or by the last: an engine that reads another one than
+    # we do would run sequences that nobody has counted.
+    if found.has_content_type:
+        found.fault = "Content-Type must not be there twice"
+    found.has_content_type = True
     found.content_type = value
 
 

@@ -235,6 +235,20 @@ async def test_a_request_that_could_be_read_in_two_ways_reaches_nobody(
     assert stand.upstream.seen == []
 
 
+@pytest.mark.parametrize("fields", [("application/json", "text/plain"), ("", "text/plain")])
+@on_the_stand
+async def test_a_body_of_two_types_is_refused(stand: Stand, fields: tuple[str, str]) -> None:
+    """Seats = what runs: vLLM goes by the first type, and would run 50 sequences for one seat."""
+    first, second = fields
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: {first}\r\n"
+    body = b'{"n": 50}'
+    rest = f"Content-Type: {second}\r\nContent-Length: {len(body)}\r\n\r\n"
+    answer = await ask_once(stand.sluice.port, head.encode() + rest.encode() + body)
+    assert answer.status == 400
+    assert answer.error["code"] == "bad_request"
+    assert stand.upstream.seen == []
+
+
 @pytest.mark.parametrize("coding", ["gzip, chunked", "deflate, chunked", "chunked, chunked"])
 @on_the_stand
 async def test_a_transfer_coding_that_nobody_would_undo_is_refused(

@@ -111,6 +111,13 @@ def test_another_expectation_is_none() -> None:
     assert not read(expect=b"200-ok").expects_continue
 
 
+@pytest.mark.parametrize("first", [b"application/json", b"", b"text/plain"])
+def test_a_body_has_one_type_or_the_engine_might_read_another(first: bytes) -> None:
+    fields = [(b"content-type", first), (b"content-type", b"text/plain")]
+    with pytest.raises(BadHeaderError, match="Content-Type must not be there twice"):
+        read_headers(fields)
+
+
 def test_what_else_matters_is_read() -> None:
     found = read(
         content_type=b"application/json; charset=utf-8",
