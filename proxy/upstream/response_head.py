@@ -22,7 +22,7 @@ def violation_of_head(version: str, status: int, fields: RawHeaders) -> str | No
     """
     if version not in _VERSIONS:
         return f"it answered in HTTP/{version}"
-    if not 200 <= status <= 999:
+    if not 200 <= status <= 599:  # HTTP has no others, and a client could make nothing of them
         return f"it answered with status {status}, which ends no exchange"
     if len(fields) > MAX_HEADERS:
         return f"its response head has more than {MAX_HEADERS} fields"

@@ -18,7 +18,7 @@ OTHER = (b"x", b"y")
     "fields", [[], [OTHER], [LENGTH], [CHUNKED], [OTHER] * MAX_HEADERS, [(b"x" * 17, b"gzip")]]
 )
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-@pytest.mark.parametrize("status", [200, 204, 304, 404, 599, 999])
+@pytest.mark.parametrize("status", [200, 204, 304, 404, 529, 599])
 def test_a_sound_head_has_no_violation(
     version: str, status: int, fields: list[tuple[bytes, bytes]]
 ) -> None:
@@ -32,7 +32,8 @@ def test_a_sound_head_has_no_violation(
         ("0.9", 200, [], "HTTP/0.9"),
         ("1.1", 101, [], "status 101"),
         ("1.1", 99, [], "status 99"),
-        ("1.1", 1000, [], "status 1000"),
+        ("1.1", 600, [], "status 600"),
+        ("1.1", 999, [], "status 999"),
         ("1.1", 200, [OTHER] * (MAX_HEADERS + 1), "more than 256"),
         ("1.1", 200, [CHUNKED, LENGTH], "both"),
         ("1.1", 200, [CHUNKED, CHUNKED], "'chunked'"),
