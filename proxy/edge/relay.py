@@ -95,11 +95,15 @@ class Relay:
         connection = client_connection(self._scope)
         return connection.refusal if connection is not None else None
 
-    def abort(self) -> None:
-        """Drops a client that does not stop sending."""
+    async def drop(self, receive: Receive) -> None:
+        """Drops a client that does not stop sending, whose answer is not ended.
+
+        Waits until it is gone, or the server would log an error for what is the client's doing.
+        """
         connection = client_connection(self._scope)
         if connection is not None:
             connection.abort()
+            await _disconnected(receive)
 
     async def break_off(self, receive: Receive, last_words: bytes, timeout_s: float) -> None:
         """Ends a started answer so that it is not complete on the wire.

@@ -163,4 +163,4 @@ class Responder:
             async with asyncio.timeout(_LINGER_S):
                 await send_answer_and_linger(visit.send, visit.receive, answer, headers)
         except TimeoutError:
-            visit.relay.abort()
+            await visit.relay.drop(visit.receive)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import openai
 import pytest
 
-from tests.support.gateway_process import gateway
+from tests.support.gateway_process import eventually, gateway
 from tests.support.in_process import gateway_in_process
 from tests.support.own_answer_form import check_own_answer
 from tests.support.raw_client import RawClient, request_bytes
@@ -439,6 +439,24 @@ async def test_a_body_that_does_not_come_is_not_waited_for(stand: Stand) -> None
     assert "SLUICE_BODY_TIMEOUT" in message
     assert "1 bytes came" in message
     assert stand.upstream.seen == []
+
+
+@on_the_stand
+async def test_an_upload_that_stands_still_is_dropped_without_an_error_in_the_log(
+    stand: Stand,
+) -> None:
+    """Whoever reads the log at night must not find an ERROR for each client with a bad line."""
+    logged = len(stand.sluice.log)
+    async with await stand.client() as client:
+        client.send(stand.request(CHAT, b"{", headers={"Content-Length": "100"}))
+        assert (await client.answer()).status == 408
+        await client.rest()  # ends when we hang up
+    # A later request is logged after whatever was said about the one before.
+    async with await stand.client() as client:
+        client.send(stand.request(headers={"x-request-id": "a-later-one"}))
+        assert (await client.answer()).status == 200
+    await eventually(lambda: any("a-later-one" in line for line in stand.sluice.log))
+    assert not [line for line in stand.sluice.log[logged:] if '"level":"error"' in line]
 
 
 # Answers that need a gateway of their own.

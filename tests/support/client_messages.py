@@ -24,6 +24,11 @@ class ClientMessages:
         self._left = False
         self.listeners = 0
 
+    @property
+    def was_told(self) -> bool:
+        """Whether the application has heard that the client left."""
+        return self._left
+
     def body(self, data: bytes = b"", *, more: bool = False) -> None:
         self._messages.put_nowait({"type": "http.request", "body": data, "more_body": more})
 

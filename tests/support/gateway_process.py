@@ -128,7 +128,8 @@ async def gateway(
     """`settings` are SLUICE_ variables in lower case without the prefix. Stopped with SIGTERM.
     It runs in `directory`, where a .env file would be read, started by the command `run_by`.
 
-    Fails in the end when the gateway logged a traceback, whatever the test was about.
+    Fails in the end when the gateway logged a traceback, or its server a complaint about it,
+    whatever the test was about.
     """
     variables = {
         "SLUICE_UPSTREAM_URLS": upstream_url,
@@ -168,8 +169,8 @@ async def gateway(
             raise
         finally:
             await reading
-    tracebacks = [line for line in running.log if "Traceback" in line]
-    assert not tracebacks, f"the gateway failed inside: {tracebacks}"
+    faults = [line for line in running.log if "Traceback" in line or "ASGI callable" in line]
+    assert not faults, f"the gateway failed inside: {faults}"
 
 
 async def eventually(holds: Callable[[], bool], within_s: float = 5.0) -> None:

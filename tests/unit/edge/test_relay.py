@@ -239,11 +239,17 @@ def test_a_server_that_offers_no_way_to_break_off_gets_an_exception() -> None:
 
 
 def test_a_client_that_does_not_stop_sending_can_be_dropped() -> None:
+    """And is gone afterwards, so that the server has nothing to say about an answer without end."""
+
     async def scenario() -> None:
         line = ClientLine()
-        relay_over(line).abort()
+        line.client.body(b"more", more=True)
+        await relay_over(line).drop(line.client.receive)
         assert line.ended == ["abort"]
-        Relay({"http_version": "1.1"}, line.sent.send, now).abort()  # no way to: no error either
+        assert line.client.was_told
+        # A server that offers no way to: no error either.
+        relay = Relay({"http_version": "1.1"}, line.sent.send, now)
+        await relay.drop(ClientMessages().receive)
 
     run(scenario())
 
