@@ -15,6 +15,8 @@ from proxy.openai_api.errors import error_body
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
 
+    from proxy.openai_api.errors import ErrorType
+
 RawHeaders = list[tuple[bytes, bytes]]
 
 CLOSE = (b"connection", b"close")
@@ -29,7 +31,7 @@ class OwnAnswer:
     """An error answer. `close` ends the client's connection after it."""
 
     status: int
-    type: str
+    type: ErrorType
     code: str
     message: str
     headers: tuple[tuple[bytes, bytes], ...] = ()

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 
 from proxy.admission.outcome import Reason, RefusalFacts
 from proxy.edge.answers import OwnAnswer
+from proxy.openai_api.errors import ErrorCode, ErrorType
 from proxy.upstream.errors import UpstreamError, UpstreamTimeoutError
 
 if TYPE_CHECKING:
     from proxy.admission.retry_after import RetryAfter
-
-_INVALID = "invalid_request_error"
-_UPSTREAM = "upstream_error"
-
 
 _DRAIN_ENDED = (
     "This gateway is shutting down and the request did not finish within SLUICE_DRAIN_TIMEOUT."
@@ -39,7 +36,7 @@ def refused(
     `engine_state` says in words why the engine cannot be used, for the reasons that need it.
     """
     headers = retry_headers(retry_after)
-    status, type_ = overload_status, "service_unavailable_error"
+    status, type_ = overload_status, ErrorType.SERVICE_UNAVAILABLE
     if facts.reason in (Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED):
         status = 503
         headers.append((b"x-should-retry", b"false"))
@@ -48,7 +45,7 @@ def refused(
     elif facts.reason is Reason.TENANT_LIMIT:
         status = 429
     if status == 429:
-        type_ = "rate_limit_error"
+        type_ = ErrorType.RATE_LIMIT
     return OwnAnswer(
         status=status,
         type=type_,
@@ -85,7 +82,7 @@ def intake_full(
     """Bodies being uploaded hold all the memory they may: a full queue by another measure."""
     return OwnAnswer(
         status=overload_status,
-        type="rate_limit_error" if overload_status == 429 else "service_unavailable_error",
+        type=ErrorType.RATE_LIMIT if overload_status == 429 else ErrorType.SERVICE_UNAVAILABLE,
         code=Reason.QUEUE_FULL.value,
         message=(
             f"Too many request bodies are being uploaded at once: together they may hold "
@@ -101,7 +98,7 @@ def drain_ended(retry_after: RetryAfter) -> OwnAnswer:
     """Admitted, not answered by the engine yet, and the drain timeout is over."""
     return OwnAnswer(
         status=503,
-        type="service_unavailable_error",
+        type=ErrorType.SERVICE_UNAVAILABLE,
         code=Reason.DRAINING.value,
         message=_DRAIN_ENDED,
         headers=tuple(retry_headers(retry_after)),
@@ -113,18 +110,18 @@ def upstream_failed(error: UpstreamError) -> OwnAnswer:
     """The engine broke, or fell silent, before the first byte of its answer."""
     return OwnAnswer(
         status=504 if isinstance(error, UpstreamTimeoutError) else 502,
-        type=_UPSTREAM,
+        type=ErrorType.UPSTREAM,
         code=error.code,
         message=f"The request failed at the engine: {error}",
     )
 
 
-DRAIN_ENDED = OwnAnswer(503, "service_unavailable_error", Reason.DRAINING.value, _DRAIN_ENDED)
+DRAIN_ENDED = OwnAnswer(503, ErrorType.SERVICE_UNAVAILABLE, Reason.DRAINING.value, _DRAIN_ENDED)
 
 INVALID_API_KEY = OwnAnswer(
     401,
-    _INVALID,
-    "invalid_api_key",
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.INVALID_API_KEY,
     "No valid API key was given. Send it as 'Authorization: Bearer <key>'; "
     "the gateway's keys are set with SLUICE_API_KEYS.",
     headers=((b"www-authenticate", b"Bearer"),),
@@ -132,8 +129,8 @@ INVALID_API_KEY = OwnAnswer(
 
 UNKNOWN_PATH = OwnAnswer(
     404,
-    _INVALID,
-    "unknown_path",
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.UNKNOWN_PATH,
     "This path is not served here. The gateway passes on the OpenAI-compatible routes only; "
     "others can be let through with SLUICE_EXPOSE.",
 )
@@ -143,16 +140,16 @@ UNKNOWN_PATH = OwnAnswer(
 # with a store for responses.
 BACKGROUND = OwnAnswer(
     400,
-    _INVALID,
-    "bad_request",
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.BAD_REQUEST,
     "Responses with background=true are not served through the gateway, which could not tell how "
     "long they take up the engine. Ask for the response without it, or as a stream.",
 )
 
 INTERNAL_ERROR = OwnAnswer(
     500,
-    "server_error",
-    "internal_error",
+    ErrorType.SERVER,
+    ErrorCode.INTERNAL_ERROR,
     "The gateway failed on this request; its log has the details under the request id.",
     close=True,
 )
@@ -161,8 +158,8 @@ INTERNAL_ERROR = OwnAnswer(
 def method_not_allowed(method: str, allowed: tuple[str, ...]) -> OwnAnswer:
     return OwnAnswer(
         405,
-        _INVALID,
-        "method_not_allowed",
+        ErrorType.INVALID_REQUEST,
+        ErrorCode.METHOD_NOT_ALLOWED,
         f"This path takes {', '.join(allowed)}, not {method[:32]}.",
         headers=((b"allow", ", ".join(allowed).encode("ascii")),),
     )
@@ -171,8 +168,8 @@ def method_not_allowed(method: str, allowed: tuple[str, ...]) -> OwnAnswer:
 def body_too_large(max_body_bytes: int) -> OwnAnswer:
     return OwnAnswer(
         413,
-        _INVALID,
-        "body_too_large",
+        ErrorType.INVALID_REQUEST,
+        ErrorCode.BODY_TOO_LARGE,
         f"The request body is larger than {max_body_bytes} bytes (SLUICE_MAX_BODY_BYTES).",
         close=True,
     )
@@ -181,8 +178,8 @@ def body_too_large(max_body_bytes: int) -> OwnAnswer:
 def body_timeout(body_timeout_s: float, received: int) -> OwnAnswer:
     return OwnAnswer(
         408,
-        _INVALID,
-        "body_timeout",
+        ErrorType.INVALID_REQUEST,
+        ErrorCode.BODY_TIMEOUT,
         f"The request body did not arrive within {body_timeout_s:g} s (SLUICE_BODY_TIMEOUT): "
         f"{received} bytes came.",
         close=True,
@@ -190,14 +187,14 @@ def body_timeout(body_timeout_s: float, received: int) -> OwnAnswer:
 
 
 def bad_request(message: str) -> OwnAnswer:
-    return OwnAnswer(400, _INVALID, "bad_request", message)
+    return OwnAnswer(400, ErrorType.INVALID_REQUEST, ErrorCode.BAD_REQUEST, message)
 
 
 def too_many_sequences(seats: int, max_seats: int) -> OwnAnswer:
     return OwnAnswer(
         400,
-        _INVALID,
-        "too_many_sequences",
+        ErrorType.INVALID_REQUEST,
+        ErrorCode.TOO_MANY_SEQUENCES,
         f"The request asks for {seats} sequences at once (n or best_of times the number of "
         f"prompts); at most {max_seats} are allowed (SLUICE_MAX_SEATS_PER_REQUEST).",
     )

@@ -13,11 +13,14 @@ from proxy.edge.answers import (
     server_timing,
 )
 from proxy.edge.response_cycle import BODY_FOLLOWS
+from proxy.openai_api.errors import ErrorType
 from tests.support.client_messages import ClientMessages, SentMessages
 from tests.support.scripted_app import error_of
 from tests.support.virtual_time import run, settle
 
-ANSWER = OwnAnswer(413, "invalid_request_error", "body_too_large", "Zu groß", ((b"x-more", b"1"),))
+ANSWER = OwnAnswer(
+    413, ErrorType.INVALID_REQUEST, "body_too_large", "Zu groß", ((b"x-more", b"1"),)
+)
 
 
 def test_an_answer_is_an_openai_error_with_an_exact_length() -> None:
