@@ -10,8 +10,3 @@ class LogFormat(enum.StrEnum):
 
     CONSOLE = "console"
     JSON = "json"
-
-    @classmethod
-    def for_stream(cls, is_terminal: bool) -> LogFormat:
-        """The form to take when nobody chose one."""
-        return cls.CONSOLE if is_terminal else cls.JSON
