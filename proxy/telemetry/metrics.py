@@ -106,7 +106,6 @@ ENGINE_KV_CACHE_USAGE = Declaration(
 
 _WAIT_OUTCOMES = ("admitted", "timeout", "abandoned")
 _ATTEMPTS = ("first", "retry")
-_TIMEOUTS = frozenset({Reason.QUEUE_TIMEOUT, Reason.DEADLINE_UNREACHABLE})
 
 
 class RouteMetrics:
@@ -186,7 +185,7 @@ class Metrics:
         """Only a wait that ran out is observed as one: a queue that was cleared by a drain or a
         dead engine says nothing about how long requests wait."""
         self._sheds[eviction.reason].count += 1
-        if eviction.reason in _TIMEOUTS:
+        if eviction.reason is Reason.QUEUE_TIMEOUT:
             self._timed_out.observe(eviction.facts.time_in_queue_s)
 
     def abandoned(self, request: AdmissionRequest, time_in_queue_s: float) -> None:  # noqa: ARG002 - the port

@@ -11,7 +11,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request, from its arrival to its last byte. Times in seconds, sizes in bytes.
 
     It holds nothing that a client wrote but the request id: no path, no key, no model, no text.
-    `arrived_wall_s` is Unix time, `arrived_at_s` the event loop's clock. `status` is 0 when no
+    `arrived_wall_s` is Unix time, `arrived_at_s` a clock that never jumps. `status` is 0 when no
     answer was begun; `reason` is the code of Sluice's own answer, empty for the engine's.
     `queue_wait_s` is None for a request that never asked for a seat, `ttfb_s` for one that was
     sent no byte. A struct, as a frozen dataclass takes five times as long to make (2.9 us).

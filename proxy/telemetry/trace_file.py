@@ -44,7 +44,8 @@ class TraceLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class TraceFile:
-    """Writes a TraceLine for each request. `started_at_s` is the event loop's clock at start."""
+    """Writes a TraceLine for each request. `started_at_s` is the time of the start, on the
+    clock of the records' `arrived_at_s`."""
 
     def __init__(self, sink: LineSink, started_at_s: float) -> None:
         self._sink = sink
