@@ -13,6 +13,7 @@ from proxy.admission.limits.fixed import FixedLimit
 from proxy.admission.outcome import Reason
 from proxy.admission.retry_after import draw_retry_after
 from proxy.edge.api_keys import ApiKeys
+from proxy.edge.client_watch import LateListeners
 from proxy.edge.drain import Drain
 from proxy.edge.engine import Engine, EngineState
 from proxy.edge.gateway import Gateway, GatewayOptions
@@ -150,6 +151,7 @@ def build(
         responder=responder,
         records=Records(metrics, routes.names(), sinks, time.time),
         loop=loop,
+        late_listeners=LateListeners(loop),
         clock=clock,
     )
     return Application(

@@ -56,10 +56,13 @@ class ClientConnection:
     def is_closing(self) -> bool:
         return self._protocol.transport.is_closing()
 
-    @property
-    def has_whole_request(self) -> bool:
-        """The last byte of the request is here: receive() will not have to wait for it."""
-        return not self._protocol.running.more_body
+    def take_whole_body(self) -> bytes | None:
+        """The request's body, once, if every byte of it is here; None if receive() must be used.
+
+        That is so for nearly all requests, and saves the turn through receive() and a timer (5 us
+        of 60, Python 3.11, 2026-12).
+        """
+        return self._protocol.running.take_whole_body()
 
     def end_body_by_closing(self) -> None:
         """Before the response start: no chunked framing, the body ends with the connection."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from proxy.admission.controller import AdmissionController
     from proxy.admission.permit import Permit
     from proxy.edge.api_keys import ApiKeys
+    from proxy.edge.client_watch import LateListeners
     from proxy.edge.drain import Drain
     from proxy.edge.engine import Engine
     from proxy.edge.intake import Intake
@@ -71,6 +72,7 @@ class Gateway:
     responder: Responder
     records: Records
     loop: asyncio.AbstractEventLoop
+    late_listeners: LateListeners
     clock: Callable[[], float]
     """For measuring; uvloop's own time() counts whole milliseconds, which is enough to wait by."""
 
@@ -103,7 +105,7 @@ class Gateway:
         if route.access is Access.GATED:
             self.records.arrived(visit)
             self._shed_early(visit)
-        async with ClientWatch(visit.receive, self.loop) as watch:
+        async with ClientWatch(visit.receive, self.late_listeners) as watch:
             self.drain.enter(watch)
             try:
                 body = await self._read_body(visit)
@@ -151,8 +153,9 @@ class Gateway:
     async def _read_body(self, visit: Visit) -> bytes:
         try:
             connection = client_connection(visit.scope)
-            if connection is not None and connection.has_whole_request:
-                body = await self.intake.read_whole(visit.receive)
+            whole = connection.take_whole_body() if connection is not None else None
+            if whole is not None:
+                body = self.intake.accept(whole)
             else:
                 body = await self.intake.read(visit.receive, visit.headers.content_length)
         except BodyTooLargeError:

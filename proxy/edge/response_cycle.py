@@ -21,6 +21,9 @@ BODY_FOLLOWS: Final = "sluice.body_follows"
 """Key in a response start event: the first body event is sent without waiting for anything."""
 
 _BODILESS: Final = frozenset({204, 304})
+_PARTS_OF_A_FIELD: Final = 4
+_CONNECTION_CLOSE: Final = (b"connection", b": ", b"close", b"\r\n")
+_CHUNKED: Final = (b"transfer-encoding", b": ", b"chunked", b"\r\n")
 
 
 class ResponseCycle(RequestResponseCycle):
@@ -48,6 +51,15 @@ class ResponseCycle(RequestResponseCycle):
         self.chunked_encoding = None
         self.expected_content_length = 0
 
+    def take_whole_body(self) -> bytes | None:
+        """See ClientConnection.take_whole_body."""
+        if self.more_body or self.disconnected:
+            return None
+        self.message_event.clear()  # as receive() does: the next word is that the client has left
+        self.flow.resume_reading()  # which a large body has stopped
+        body, self.body = bytes(self.body), bytearray()
+        return body
+
     async def send(self, message: Any) -> None:  # noqa: ANN401 - an ASGI event, which uvicorn types privately
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
@@ -71,11 +83,11 @@ class ResponseCycle(RequestResponseCycle):
             self.transport.write(head)
 
     def _encode_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-        lines = []
+        parts: list[bytes] = [STATUS_LINE[status]]
         length: int | None = None
         says_close = False
         for name, value in headers:
-            lines.append(b"%b: %b\r\n" % (name, value))
+            parts += (name, b": ", value, b"\r\n")
             size = len(name)
             if size == 14 and name.lower() == b"content-length":
                 length = int(value)
@@ -85,14 +97,16 @@ class ResponseCycle(RequestResponseCycle):
         if self.ends_with_connection or not self.keep_alive:
             self.keep_alive = False
             if not says_close:
-                lines.append(b"connection: close\r\n")
+                parts += _CONNECTION_CLOSE
         self._choose_framing(status, length)
         if self.chunked_encoding:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        fields = b"".join(lines)
-        if fields.count(b"\n") != len(lines) or fields.count(b"\r") != len(lines):
+            parts += _CHUNKED
+        parts.append(b"\r\n")
+        head = b"".join(parts)
+        lines = (len(parts) - 2) // _PARTS_OF_A_FIELD + 2
+        if head.count(b"\n") != lines or head.count(b"\r") != lines:
             raise RuntimeError("a header field that would not be read as it was meant")
-        return b"%b%b\r\n" % (STATUS_LINE[status], fields)
+        return head
 
     def _choose_framing(self, status: int, length: int | None) -> None:
         bodiless = self.scope["method"] == "HEAD" or status in _BODILESS

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from proxy.edge.routes import Route
 
 
+_NOT_READ = RequestHeaders(b"")
+
+
 class Visit:
     """Mutable on purpose: every stage writes down what it learned. Times in seconds on `clock`.
 
@@ -51,7 +54,7 @@ class Visit:
         self.send = send
         self.arrived_at = clock()
         self.relay = Relay(scope, send, clock)
-        self.headers = RequestHeaders(b"")
+        self.headers = _NOT_READ
         self.route: Route | None = None
         self.authenticated = False
         self.body_read = False

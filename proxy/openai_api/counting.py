@@ -84,7 +84,7 @@ def _first_item(raw: Raw) -> bytes | None:
 
 def _scalar(raw: Raw) -> bool | int | float | str | None:
     """A string, number or boolean; None for anything else and for what is absurdly long."""
-    if not 0 < len(raw) <= _LONGEST_SCALAR:
+    if not raw or len(raw) > _LONGEST_SCALAR:
         return None
     try:
         value: bool | int | float | str | None = _decode_scalar(raw)

@@ -144,9 +144,8 @@ class AsgiConnection:
     def is_closing(self) -> bool:
         return self.closed or self.aborted or self._exchange.disconnected
 
-    @property
-    def has_whole_request(self) -> bool:
-        return self._exchange.upload_is_done
+    def take_whole_body(self) -> bytes | None:
+        return self._exchange.take_whole_body()
 
     def end_body_by_closing(self) -> None:
         """Nothing is framed here."""
@@ -269,6 +268,13 @@ class AsgiExchange:
             return {"type": "http.disconnect"}
         body, self._uploaded = bytes(self._uploaded), bytearray()
         return {"type": "http.request", "body": body, "more_body": not self.upload_is_done}
+
+    def take_whole_body(self) -> bytes | None:
+        if self.disconnected or not self.upload_is_done:
+            return None
+        self._message_came.clear()
+        body, self._uploaded = bytes(self._uploaded), bytearray()
+        return body
 
     async def _send(self, message: dict[str, Any]) -> None:
         if not self.disconnected:

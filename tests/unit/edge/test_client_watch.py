@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.edge.client_watch import ClientWatch, Interrupted, Interruption
+from proxy.edge.client_watch import ClientWatch, Interrupted, Interruption, LateListeners
 from tests.support.client_messages import ClientMessages
 from tests.support.virtual_time import now, run, settle
 
@@ -23,7 +23,7 @@ class Watched:
 
     def __init__(self, work: Callable[[ClientWatch], Awaitable[object]]) -> None:
         self.client = ClientMessages()
-        self.watch = ClientWatch(self.client.receive, asyncio.get_running_loop())
+        self.watch = ClientWatch(self.client.receive, LateListeners(asyncio.get_running_loop()))
         self.ended_at: float | None = None
         self.reached_after = False
         self.task = asyncio.create_task(self._run(work))
@@ -144,7 +144,7 @@ def test_what_comes_after_the_answer_can_still_be_ended() -> None:
 def test_before_the_body_is_there_nobody_else_listens() -> None:
     async def scenario() -> None:
         client = ClientMessages()
-        async with ClientWatch(client.receive, asyncio.get_running_loop()):
+        async with ClientWatch(client.receive, LateListeners(asyncio.get_running_loop())):
             await asyncio.sleep(1)
             assert client.listeners == 0
 
@@ -154,7 +154,7 @@ def test_before_the_body_is_there_nobody_else_listens() -> None:
 def test_a_request_may_be_interrupted_before_its_body_is_there() -> None:
     async def scenario() -> None:
         client = ClientMessages()
-        watch = ClientWatch(client.receive, asyncio.get_running_loop())
+        watch = ClientWatch(client.receive, LateListeners(asyncio.get_running_loop()))
 
         async def upload() -> None:
             async with watch, asyncio.timeout(30):
@@ -188,7 +188,7 @@ def test_only_the_first_interruption_counts() -> None:
 def test_an_interruption_before_and_after_the_work_changes_nothing() -> None:
     async def scenario() -> None:
         client = ClientMessages()
-        watch = ClientWatch(client.receive, asyncio.get_running_loop())
+        watch = ClientWatch(client.receive, LateListeners(asyncio.get_running_loop()))
         watch.interrupt(DRAIN)
         async with watch:
             watch.body_received()
@@ -217,7 +217,7 @@ def test_work_interrupted_in_the_step_of_its_end_is_interrupted_once() -> None:
 def test_a_cancellation_that_came_too_late_does_not_hit_what_answers_for_it() -> None:
     async def scenario() -> None:
         async def work_and_answer() -> float:
-            watch = ClientWatch(ClientMessages().receive, asyncio.get_running_loop())
+            watch = ClientWatch(ClientMessages().receive, LateListeners(asyncio.get_running_loop()))
             try:
                 async with watch:
                     await asyncio.sleep(1)
@@ -383,7 +383,9 @@ def test_a_task_with_a_cancellation_of_old_can_be_watched() -> None:
             return caught.value.interruption
 
         async def watched() -> None:
-            async with ClientWatch(client.receive, asyncio.get_running_loop()) as watch:
+            async with ClientWatch(
+                client.receive, LateListeners(asyncio.get_running_loop())
+            ) as watch:
                 watch.body_received()
                 await asyncio.sleep(10)
 
@@ -393,5 +395,41 @@ def test_a_task_with_a_cancellation_of_old_can_be_watched() -> None:
         task.cancel()
         assert await task is GONE
         assert task.cancelling() == 1
+
+    run(scenario())
+
+
+def test_one_timer_serves_the_listeners_of_all_watches() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        late_listeners = LateListeners(loop)
+        clients = [ClientMessages() for _ in range(3)]
+
+        async def watched(client: ClientMessages) -> None:
+            async with ClientWatch(client.receive, late_listeners) as watch:
+                watch.body_received()
+                await asyncio.sleep(1)
+
+        tasks = [asyncio.create_task(watched(client)) for client in clients]
+        await asyncio.sleep(0.015)
+        assert [client.listeners for client in clients] == [0, 0, 0]
+        tasks.append(asyncio.create_task(watched(late := ClientMessages())))
+        await asyncio.sleep(0.03)
+        assert [client.listeners for client in (*clients, late)] == [1, 1, 1, 1]
+        await asyncio.gather(*tasks)
+
+    run(scenario())
+
+
+def test_after_a_rest_the_next_watch_is_served_as_well() -> None:
+    async def scenario() -> None:
+        late_listeners = LateListeners(asyncio.get_running_loop())
+        for _ in range(2):
+            client = ClientMessages()
+            async with ClientWatch(client.receive, late_listeners) as watch:
+                watch.body_received()
+                await asyncio.sleep(0.05)
+                assert client.listeners == 1
+            await asyncio.sleep(10)
 
     run(scenario())

@@ -281,16 +281,39 @@ def test_an_old_client_need_not_say_the_host() -> None:
     run(scenario())
 
 
-def test_the_app_is_told_when_the_whole_request_is_here() -> None:
+class Busy:
+    """An app that does not ask for its client's messages."""
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await asyncio.sleep(1)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body"})
+
+
+def test_a_body_is_taken_whole_once_every_byte_of_it_is_here() -> None:
     async def scenario() -> None:
-        app = Waiting()
-        wire = Wire(app)
+        wire = Wire(Busy())
         wire.receives(POST % (4, b"ab"))
         await settle()
-        assert not wire.connection.has_whole_request
+        assert wire.connection.take_whole_body() is None
         wire.receives(b"cd")
-        assert wire.connection.has_whole_request
+        assert wire.connection.take_whole_body() == b"abcd"
         wire.client_leaves()
+        await settle()
+        assert wire.connection.take_whole_body() is None
+        await wire.done()
+
+    run(scenario())
+
+
+def test_after_a_large_body_was_taken_the_connection_is_read_on() -> None:
+    async def scenario() -> None:
+        wire = Wire(Busy())
+        wire.receives(POST % (100_000, b"x" * 100_000))
+        await settle()
+        assert not wire.transport.reads
+        assert wire.connection.take_whole_body() == b"x" * 100_000
+        assert wire.transport.reads
         await wire.done()
 
     run(scenario())

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.edge.client_watch import ClientWatch, Interrupted, Interruption
+from proxy.edge.client_watch import ClientWatch, Interrupted, Interruption, LateListeners
 from proxy.edge.drain import Drain
 from tests.support.client_messages import ClientMessages
 from tests.support.virtual_time import now, run, settle
@@ -18,7 +18,9 @@ class Running:
 
     async def _run(self, drain: Drain, for_s: float) -> Interruption | None:
         try:
-            async with ClientWatch(ClientMessages().receive, asyncio.get_running_loop()) as watch:
+            async with ClientWatch(
+                ClientMessages().receive, LateListeners(asyncio.get_running_loop())
+            ) as watch:
                 drain.enter(watch)
                 try:
                     watch.body_received()

@@ -158,28 +158,11 @@ def test_a_cancelled_upload_gives_its_memory_back() -> None:
     run(scenario())
 
 
-def test_a_body_that_is_here_is_read_at_once_and_without_a_copy() -> None:
-    async def scenario() -> None:
-        body = b"x" * 100
-        assert await intake(timeout_s=0).read_whole(client_with(body).receive) is body
-
-    run(scenario())
+def test_a_body_that_is_here_is_taken_without_a_copy() -> None:
+    body = b"x" * 100
+    assert intake().accept(body) is body
 
 
 def test_a_body_that_is_here_is_bounded_too() -> None:
-    async def scenario() -> None:
-        with pytest.raises(BodyTooLargeError):
-            await intake().read_whole(client_with(b"x" * 101).receive)
-
-    run(scenario())
-
-
-def test_a_client_that_has_left_by_then_is_gone() -> None:
-    async def scenario() -> None:
-        client = ClientMessages()
-        client.leave()
-        with pytest.raises(Interrupted) as caught:
-            await intake().read_whole(client.receive)
-        assert caught.value.interruption is Interruption.CLIENT_GONE
-
-    run(scenario())
+    with pytest.raises(BodyTooLargeError):
+        intake().accept(b"x" * 101)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from proxy.edge import server as server_module
-from proxy.edge.client_watch import ClientWatch, Interrupted
+from proxy.edge.client_watch import ClientWatch, Interrupted, LateListeners
 from proxy.edge.connection import ConnectionLimits
 from proxy.edge.drain import Drain
 from proxy.edge.server import Address, BindError, Server, bind
@@ -51,7 +51,7 @@ class Public:
 
     async def _wait(self, receive: Receive) -> bytes:
         try:
-            async with ClientWatch(receive, asyncio.get_running_loop()) as watch:
+            async with ClientWatch(receive, LateListeners(asyncio.get_running_loop())) as watch:
                 self._drain.enter(watch)
                 self.waiting.set()
                 try:
