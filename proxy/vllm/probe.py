@@ -25,7 +25,7 @@ class Fault(Enum):
     """What the lack of an answer says about the engine."""
 
     ABSENT = auto()  # nothing listens there: refused, unreachable, no such host
-    BROKEN = auto()  # something does, but what it says is no HTTP answer
+    BROKEN = auto()  # what no live engine does twice: no HTTP answer, or not even a connection
     UNCLEAR = auto()  # nothing: it may be slow, or the lack is on our side
 
 
@@ -45,6 +45,9 @@ class NoAnswer:
     reason: str
 
 
+# The kernel answers for a busy engine: whoever cannot be connected to is gone. Our own asks again
+# after 1 and 3 s, should a packet have been lost.
+_CONNECT_TIMEOUT_S = 4.0
 # A stranger's bytes may be part of them.
 _LONGEST_WORDS = 200
 _ABSENT = {
@@ -66,18 +69,24 @@ class Probe:
         root_url: str,
         api_key: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        *,
+        connect_timeout_s: float = _CONNECT_TIMEOUT_S,
     ) -> None:
         """`root_url` is where the engine's /health lives: without /v1, without trailing slash.
 
         `transport` replaces the network in tests.
         """
         self._root_url = root_url
+        is_tls = root_url.startswith("https:")
+        # With TLS connecting takes a handshake, and for that a busy engine may be slow.
+        fault = Fault.UNCLEAR if is_tls else Fault.BROKEN
+        self._no_connection = NoAnswer(fault, f"no connection within {connect_timeout_s:g} s")
         self._client = httpx.AsyncClient(
             headers={"accept-encoding": "identity", **_bearer(api_key)},
             # The system's certificates, as the pool that carries the requests uses.
-            verify=ssl.create_default_context() if root_url.startswith("https:") else True,
+            verify=ssl.create_default_context() if is_tls else True,
             transport=transport,
-            timeout=None,  # noqa: S113 - get() limits the whole exchange, not each read
+            timeout=httpx.Timeout(None, connect=connect_timeout_s),  # get() bounds it all
             limits=httpx.Limits(max_keepalive_connections=0),
             trust_env=False,  # a proxy from the environment is not on the way to the engine
         )
@@ -97,6 +106,8 @@ class Probe:
             ):
                 body = await _read_at_most(response, max_bytes) if max_bytes else b""
                 return Answer(response.status_code, body)
+        except httpx.ConnectTimeout:
+            return self._no_connection
         except TimeoutError:
             return NoAnswer(Fault.UNCLEAR, f"no answer within {timeout_s:g} s")
         except Exception as error:  # noqa: BLE001 - a stranger's bytes may provoke any

@@ -13,6 +13,7 @@ import pytest
 
 from proxy.vllm.probe import Answer, Fault, NoAnswer, Probe
 from tests.support.engine_transport import ScriptedEngine, fails_with, ok
+from tests.support.scripted_upstream import unresponsive_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -164,6 +165,31 @@ def test_an_engine_that_says_nothing_is_unclear() -> None:
             return await ask(url, timeout_s=0.05)
 
     assert asyncio.run(scenario()) == NoAnswer(Fault.UNCLEAR, "no answer within 0.05 s")
+
+
+def test_a_host_that_drops_what_is_sent_to_it_is_not_slow_but_gone() -> None:
+    async def scenario() -> Answer | NoAnswer:
+        async with (
+            unresponsive_port() as port,
+            Probe(f"http://127.0.0.1:{port}", connect_timeout_s=0.05) as probe,
+        ):
+            return await probe.get("/health", SOON_S)
+
+    assert asyncio.run(scenario()) == NoAnswer(Fault.BROKEN, "no connection within 0.05 s")
+
+
+def test_a_slow_tls_handshake_says_nothing_about_the_engine() -> None:
+    async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def scenario() -> Answer | NoAnswer:
+        async with (
+            serving(serve) as url,
+            Probe(url.replace("http:", "https:"), connect_timeout_s=0.05) as probe,
+        ):
+            return await probe.get("/health", SOON_S)
+
+    assert asyncio.run(scenario()) == NoAnswer(Fault.UNCLEAR, "no connection within 0.05 s")
 
 
 def test_the_time_is_for_the_whole_answer_and_not_for_each_read() -> None:
