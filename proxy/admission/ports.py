@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from proxy.admission.permit import Ending, Permit
     from proxy.admission.request import AdmissionRequest
 
-W = TypeVar("W")
+W = TypeVar("W", bound="Queued")
 
 
 class AdmissionObserver(Protocol):
@@ -42,8 +42,21 @@ class Limit(Protocol):
     def seats(self) -> int: ...
 
 
+class Queued(Protocol):
+    """What a discipline sees of a waiter. `width`: the seats that it will take."""
+
+    @property
+    def request(self) -> AdmissionRequest: ...
+
+    @property
+    def width(self) -> int: ...
+
+
 class Discipline(Protocol[W]):
-    """Which waiter of one queue is next. Every method costs the same at any depth."""
+    """Which waiter of one queue is next, and who makes room in a full one.
+
+    The cost of every method does not grow with the number of waiters (a logarithm will do).
+    """
 
     def add(self, waiter: W) -> None:
         """The waiter is not in the queue yet."""
@@ -52,6 +65,26 @@ class Discipline(Protocol[W]):
         """Takes it out, wherever it stands. Raises KeyError when it is not there."""
 
     def head(self) -> W | None:
-        """The next to be served, still in the queue; None when nobody waits."""
+        """The next to be served, still in the queue; None when nobody waits who may run.
 
-    def __len__(self) -> int: ...
+        The answer stays the same until add(), remove(), took() or gave_back() is called.
+        """
+
+    def __len__(self) -> int:
+        """How many wait, those included that may not run yet."""
+
+    def may_run(self, request: AdmissionRequest) -> bool:
+        """Whether nothing but a lack of room keeps a newcomer from running at once: nobody waits
+        who goes first, and its tenant is below its cap."""
+
+    def took(self, request: AdmissionRequest, seats: int) -> None:
+        """Seats were granted to a request, whether it had waited (it is removed by then) or not."""
+
+    def gave_back(self, request: AdmissionRequest, seats: int) -> None:
+        """Seats that were told to took() are free again."""
+
+    def seats_ahead(self, request: AdmissionRequest) -> int:
+        """Queued seats that would be served before a newcomer; an estimate may do."""
+
+    def yields_to(self, request: AdmissionRequest) -> W | None:
+        """Of a full queue, who makes room for this newcomer; None: it is the newcomer who goes."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-W = TypeVar("W")
+from proxy.admission.ports import Queued
+
+if TYPE_CHECKING:
+    from proxy.admission.request import AdmissionRequest
+
+W = TypeVar("W", bound=Queued)
 
 
 class Fifo(Generic[W]):
@@ -13,19 +18,40 @@ class Fifo(Generic[W]):
 
     # An OrderedDict is a linked list with an index: the head and any removal cost the same at
     # every depth. A plain dict searches its deleted entries for the head, a deque for the waiter.
-    __slots__ = ("_waiters",)
+    __slots__ = ("_queued_seats", "_waiters")
 
     def __init__(self) -> None:
         self._waiters: OrderedDict[W, None] = OrderedDict()
+        self._queued_seats = 0
 
     def add(self, waiter: W) -> None:
         self._waiters[waiter] = None
+        self._queued_seats += waiter.width
 
     def remove(self, waiter: W) -> None:
         del self._waiters[waiter]
+        self._queued_seats -= waiter.width
 
     def head(self) -> W | None:
         return next(iter(self._waiters), None)
 
     def __len__(self) -> int:
         return len(self._waiters)
+
+    def may_run(self, request: AdmissionRequest) -> bool:
+        del request  # all are alike
+        return not self._waiters
+
+    def took(self, request: AdmissionRequest, seats: int) -> None:
+        """Nothing depends on who runs."""
+
+    def gave_back(self, request: AdmissionRequest, seats: int) -> None:
+        """Nothing depends on who runs."""
+
+    def seats_ahead(self, request: AdmissionRequest) -> int:
+        del request
+        return self._queued_seats
+
+    def yields_to(self, request: AdmissionRequest) -> W | None:
+        del request
+        return None
