@@ -135,6 +135,7 @@ def build(
         retry_after=lambda expected_wait_s: draw_retry_after(expected_wait_s, rng),
         engine_state=engine_trouble(engines),
         draining=lambda: drain.begun,
+        shed=metrics.shed,
     )
     public = Gateway(
         options=GatewayOptions(

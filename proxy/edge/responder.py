@@ -7,7 +7,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from proxy.admission.outcome import Refused
+from proxy.admission.outcome import Reason, Refused
 from proxy.edge import error_table
 from proxy.edge.answers import (
     CLOSE,
@@ -38,7 +38,8 @@ _LINGER_S = 2.0
 
 class Responder:
     """`retry_after` gives a fresh, jittered value for an expected wait in seconds;
-    `engine_state` says in words why the engine cannot be used; `draining` whether we are leaving.
+    `engine_state` says in words why the engine cannot be used; `draining` whether we are leaving;
+    `shed` counts a refusal that the admission controller did not make.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Responder:
         retry_after: Callable[[float], RetryAfter],
         engine_state: Callable[[], str],
         draining: Callable[[], bool],
+        shed: Callable[[Reason], None],
     ) -> None:
         self._overload_status = overload_status
         self._write_timeout_s = write_timeout_s
         self._retry_after = retry_after
         self._engine_state = engine_state
         self._draining = draining
+        self._shed = shed
 
     def retry_headers(self, expected_wait_s: float = math.inf) -> list[tuple[bytes, bytes]]:
         """Retry-After in both units, jittered; by default for a wait that nobody can tell."""
@@ -106,6 +109,7 @@ class Responder:
 
     async def _interrupted(self, visit: Visit, interruption: Interruption) -> None:
         if interruption is Interruption.DRAIN_ENDED:
+            self._shed(Reason.DRAINING)
             if visit.relay.started:
                 visit.outcome = RequestOutcome.SHED
                 await self._break_off(visit, error_table.DRAIN_ENDED)

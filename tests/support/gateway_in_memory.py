@@ -157,7 +157,7 @@ class Sluice:
         assert outcomes.total() == self.started, f"{outcomes} of {self.started} requests"
         assert len(self.records) == self.started
         refused = sum(record.outcome == "shed" for record in self.records)
-        assert self.sheds().total() <= refused == outcomes["shed"]
+        assert self.sheds().total() == refused == outcomes["shed"]
 
     async def probe_capacity(self, engine: ScriptedApp) -> None:
         """As many seats as ever, and not one more. Needs a waiting place."""

@@ -41,6 +41,7 @@ class Desk:
     body_read: bool = True
     closes: bool = True
     waits: list[float] = field(default_factory=list)
+    sheds: list[Reason] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.line = ClientLine(closes=self.closes)
@@ -56,6 +57,7 @@ class Desk:
             retry_after=self._retry_after,
             engine_state=lambda: "engine: connection refused",
             draining=lambda: self.draining,
+            shed=self.sheds.append,
         )
 
     def _retry_after(self, expected_wait_s: float) -> RetryAfter:
@@ -216,6 +218,7 @@ def test_a_request_that_outlived_the_drain_is_answered_if_it_was_not_yet() -> No
         desk = Desk(draining=True)
         await desk.respond(Interrupted(Interruption.DRAIN_ENDED))
         desk.check(503, "draining", RequestOutcome.SHED)
+        assert desk.sheds == [Reason.DRAINING]
         assert desk.header[b"connection"] == b"close"
         assert desk.header[b"retry-after"] == b"7"
 
@@ -229,6 +232,7 @@ def test_a_stream_that_outlived_the_drain_is_broken_off_with_an_event() -> None:
         desk.line.sent.clear()
         await desk.respond(Interrupted(Interruption.DRAIN_ENDED))
         assert event_error(desk.line.sent[0]["body"])["code"] == "draining"
+        assert desk.sheds == [Reason.DRAINING]
         assert desk.line.ended == ["close"]
         assert desk.visit.outcome is RequestOutcome.SHED
 
