@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 
 import click
 
@@ -32,10 +31,10 @@ class _Commands(click.Group):
     """Imports a subcommand only when it is asked for: `sluice check` needs no web server."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return [name for name in _COMMANDS if importlib.util.find_spec(f"proxy.cli.{name}")]
+        return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in _COMMANDS:
             return None
         command = getattr(importlib.import_module(f"proxy.cli.{cmd_name}"), cmd_name)
         if not isinstance(command, click.Command):
