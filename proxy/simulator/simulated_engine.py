@@ -53,6 +53,7 @@ class SimulatedEngine:
         self._engine = Engine(options.engine_options())
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
+        self._stall_end: asyncio.TimerHandle | None = None
         self._idle: asyncio.Future[None] | None = None
         self._owners: dict[Sequence, Generation] = {}
         self._streamed: dict[Sequence, int] = {}
@@ -88,6 +89,7 @@ class SimulatedEngine:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        self._forget_stall_end()
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -164,6 +166,7 @@ class SimulatedEngine:
 
     def resume(self) -> None:
         """Ends a stall."""
+        self._forget_stall_end()
         self._engine.resume()
         self._frozen = None
         self._wake()
@@ -234,10 +237,17 @@ class SimulatedEngine:
             self._streamed.pop(output.sequence, None)
 
     def _stall(self, for_s: float | None) -> None:
-        self._frozen = self._engine.snapshot()
+        self._forget_stall_end()
+        self._frozen = self.published()
         self._engine.inject(Stall())
         if for_s is not None:
-            self._timers.append(asyncio.get_running_loop().call_later(for_s, self.resume))
+            self._stall_end = asyncio.get_running_loop().call_later(for_s, self.resume)
+
+    def _forget_stall_end(self) -> None:
+        """The end of one stall must not be that of the next."""
+        if self._stall_end is not None:
+            self._stall_end.cancel()
+            self._stall_end = None
 
     def _die(self, lines: list[LogLine]) -> None:
         for line in lines:

@@ -138,6 +138,20 @@ def test_a_stalled_engine_goes_on_after_its_time() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("ended_early", [True, False])
+def test_the_end_of_one_stall_is_not_that_of_the_next(ended_early: bool) -> None:
+    async def scenario() -> None:
+        async with SimulatedEngine(options()) as engine:
+            engine.inject(Stall(for_s=10.0))
+            if ended_early:
+                engine.recover()
+            engine.inject(Stall())
+            await asyncio.sleep(60)
+            assert engine.snapshot().stalled
+
+    run(scenario())
+
+
 def test_a_stalled_engine_publishes_what_it_last_knew() -> None:
     async def scenario() -> None:
         async with SimulatedEngine(options()) as engine:
