@@ -97,7 +97,12 @@ def serve(beside: str | None, overrides: dict[str, Any]) -> None:
 
 
 def _in_front_of_simulator(overrides: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
-    """Starts the engine once the settings are known to be sound; fills in what nobody has set."""
+    """Starts the engine once the settings are known to be sound; fills in what nobody has set.
+
+    It beats an engine that the environment names, as flags do; two flags that name one are a slip.
+    """
+    if overrides.get("upstream_urls"):
+        raise click.UsageError("'--upstream sim' and '--upstream-urls' name two engines; give one.")
     if not given_fields(overrides) & {"max_num_seqs", "max_in_flight"}:
         overrides = {**overrides, "max_num_seqs": _SIMULATED_MAX_NUM_SEQS}
     settings = load_settings(overrides)

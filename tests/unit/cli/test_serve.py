@@ -143,6 +143,22 @@ def test_with_bad_settings_no_engine_is_started(beside: Beside) -> None:
     assert beside.started_with == []
 
 
+def test_two_flags_that_name_an_engine_are_refused(beside: Beside) -> None:
+    result = invoke("--upstream", "sim", "--upstream-urls", "http://engine:8000")
+    assert result.exit_code == 2
+    assert "'--upstream sim' and '--upstream-urls' name two engines" in result.output
+    assert beside.started_with == []
+
+
+def test_the_flag_for_a_simulated_engine_beats_an_engine_of_the_environment(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_UPSTREAM_URLS", "http://engine:8000")
+    with ExitStack() as stack:
+        overrides = module._in_front_of_simulator({}, stack)
+        assert module.load_settings(overrides).upstream_urls == ("http://127.0.0.1:1234",)
+
+
 # Open files --------------------------------------------------------------------------------------
 
 
