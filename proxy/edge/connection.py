@@ -290,6 +290,8 @@ class SluiceProtocol(HttpToolsProtocol):
             self._stop_listening()  # several answers are due before this one could be
         elif cycle is not None and _answers_earlier_request(cycle):
             cycle.keep_alive = False  # what cannot be read comes after it and is never answered
+        elif not self._in_head and cycle is not None and cycle.response_complete:
+            self.transport.close()  # the rest of a body whose request was answered already
         else:
             self.refusal = ConnectionRefusal(status, code)
             body = error_body(message, "invalid_request_error", code)

@@ -145,12 +145,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """The response is complete, the request was sent in full, and nothing else happened."""
+        """The response is complete, the request was sent in full, and nothing else happened.
+
+        One whose reader left it with so much unread that reading stopped hears nothing any more.
+        """
         parser = self._parser
         return (
             parser.complete
             and parser.keep_alive
             and not parser.has_surplus
+            and not self._is_reading_paused
             and self._sender.is_done
             and not self.is_closed
             and not self._transport.is_closing()

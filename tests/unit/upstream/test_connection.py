@@ -201,6 +201,23 @@ def test_reading_stops_while_enough_waits_and_goes_on_when_it_was_taken() -> Non
     run(scenario())
 
 
+def test_a_connection_that_was_left_with_a_full_buffer_is_not_reusable() -> None:
+    """It would never hear the next answer, and hold a seat until the first-byte timeout."""
+
+    async def scenario() -> None:
+        line = Line()
+        size = HIGH_WATER_BYTES + 1
+        await line.answered(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
+        assert not line.transport.is_reading
+        assert not line.connection.is_reusable
+        assert len(await line.connection.read()) == size
+        assert line.transport.is_reading
+        assert line.connection.is_reusable
+        await line.close()
+
+    run(scenario())
+
+
 def test_a_request_that_was_not_taken_whole_leaves_no_reusable_connection() -> None:
     async def scenario() -> None:
         line = Line(takes_all=False)
