@@ -36,11 +36,26 @@ _BODY = {
 _SEED = 1
 
 
+# One process plays all the clients; above these a demo would measure that process.
+_RATE = click.FloatRange(0, 1000, min_open=True)
+_SECONDS = click.FloatRange(0, 3600, min_open=True)
+
+
 @click.command()
-@click.option("--rate", default=25.0, help="Requests a second; the engine serves 7.6 at its best.")
-@click.option("--seconds", default=15.0, help="How long requests arrive.")
-@click.option("--timeout", default=5.0, help="Seconds a client waits for one try.")
-@click.option("--retries", default=2, help="How often a client tries again, as the SDK does.")
+@click.option(
+    "--rate",
+    type=_RATE,
+    default=25.0,
+    help="Requests a second; the engine serves 7.6 at its best.",
+)
+@click.option("--seconds", type=_SECONDS, default=15.0, help="How long requests arrive.")
+@click.option("--timeout", type=_SECONDS, default=5.0, help="Seconds a client waits for one try.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 10),
+    default=2,
+    help="How often a client tries again, as the SDK does.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def demo(rate: float, seconds: float, timeout: float, retries: int, as_json: bool) -> None:
     """Overload two simulated engines at once, one of them behind Sluice, and compare.

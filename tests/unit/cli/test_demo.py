@@ -25,6 +25,25 @@ def test_it_compares_the_same_requests_in_front_of_both() -> None:
     assert behind["good"] > 0
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--rate", "0"),
+        ("--rate", "-1"),
+        ("--rate", "inf"),
+        ("--seconds", "0"),
+        ("--timeout", "0"),
+        ("--retries", "-1"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_before_anything_starts(
+    option: str, value: str
+) -> None:
+    result = CliRunner().invoke(demo, [option, value])
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in result.output
+
+
 @pytest.mark.timeout(60)
 def test_a_person_gets_a_table() -> None:
     result = CliRunner().invoke(demo, ["--seconds", "1", "--rate", "5", "--retries", "0"])

@@ -150,8 +150,9 @@ def test_two_flags_that_name_an_engine_are_refused(beside: Beside) -> None:
     assert beside.started_with == []
 
 
+@pytest.mark.usefixtures("beside")
 def test_the_flag_for_a_simulated_engine_beats_an_engine_of_the_environment(
-    beside: Beside, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SLUICE_UPSTREAM_URLS", "http://engine:8000")
     with ExitStack() as stack:
