@@ -51,7 +51,7 @@ FIGURES: tuple[Figure, ...] = (
     core_decision.FIGURE,
     bodies.FIGURE,
 )
-_ROUNDS, _SECONDS, _STREAMS_HELD = 5, 3.0, 10_000
+_ROUNDS, _SECONDS, _STREAMS_HELD = 5, 2.0, 10_000
 _QUICK_ROUNDS, _QUICK_SECONDS, _QUICK_STREAMS_HELD = 1, 1.0, 1_000
 # Open files of a proxy that are no streams: its libraries, its log, its listeners.
 _OTHER_FILES = 200

@@ -89,7 +89,7 @@ def until_it_answers(port: int, group: int, log: Path) -> None:
             return
         time.sleep(0.05)
     last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["no output"]
-    raise NotMeasuredError(f"did not start: {last[0]}")
+    raise NotMeasuredError(f"did not start: {last[0][:200]}")
 
 
 def _is_alive(group: int) -> bool:

@@ -8,36 +8,37 @@ runs on the interpreter under test and prints one JSON object, in microseconds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import statistics
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import uvloop
 
-from proxy.admission.disciplines.fifo import Fifo
-from proxy.admission.gate import Gate
+from proxy.admission.controller import AdmissionController
 from proxy.admission.limits.fixed import FixedLimit
-from proxy.admission.permit import Permit
 from proxy.admission.request import AdmissionRequest
-from proxy.admission.waiter import Waiter
 from tests.bench.contenders import SLUICE, SLUICE_OTHER
 from tests.bench.figure import Column, Figure
 from tests.bench.processes import NotMeasuredError, clean_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from proxy.admission.outcome import Evicted, Reason, Rejected
-    from proxy.admission.permit import Ending
+    from proxy.admission.permit import Ending, Permit
     from tests.bench.contenders import Contender
     from tests.bench.figure import Bench
 
+S = TypeVar("S")
+T = TypeVar("T")
+
 _SEATS = 64
 _BATCH = 8  # below the smaller of the two depths, so that a batch hardly changes it
-_BATCHES = 2_000
+_BATCHES = 5_000
 _DEADLINE_S = 3_600.0
 _FEW, _MANY = 10, 100_000
 
@@ -53,33 +54,70 @@ class _Silent:
     def would_shed(self, reason: Reason) -> None: ...
 
 
+class _Waiting(NamedTuple):
+    """A request in the queue: the coroutine of its `async with`, and what that awaits.
+
+    Driven by hand, for a task and a turn of the loop for each would be measured with it.
+    """
+
+    entering: Coroutine[object, object, Permit]
+    future: asyncio.Future[object]
+
+    def permit(self) -> Permit:
+        """What it was given while it waited."""
+        return _permit_of(self.entering)
+
+    def forget(self) -> None:
+        """After its future was cancelled: lets the coroutine end, too."""
+        with contextlib.suppress(asyncio.CancelledError):
+            self.entering.throw(asyncio.CancelledError)
+
+
+def _permit_of(entering: Coroutine[object, object, Permit]) -> Permit:
+    try:
+        entering.send(None)
+    except StopIteration as admitted:
+        permit: Permit = admitted.value
+        return permit
+    raise AssertionError("was not admitted")
+
+
 async def _decisions(waiting: int) -> dict[str, float]:
     """Microseconds, the median of batches: joining, handing a seat on, leaving."""
     loop = asyncio.get_running_loop()
     limits = {"engine": FixedLimit(_SEATS)}
-    gate = Gate(limits, waiting + _BATCH, loop.time, _Silent(), Fifo[Waiter]())
+    controller = AdmissionController(limits, waiting + _BATCH, loop.time, _Silent())
 
-    def join() -> Permit | Waiter | Rejected:
-        return gate.decide(AdmissionRequest(seats=1, deadline=loop.time() + _DEADLINE_S))
+    def requests(count: int) -> list[AdmissionRequest]:
+        deadline = loop.time() + _DEADLINE_S
+        return [AdmissionRequest(seats=1, deadline=deadline) for _ in range(count)]
 
-    held = deque(_permit(join()) for _ in range(_SEATS))
-    queue = deque(_waiter(join()) for _ in range(waiting))
+    def join(request: AdmissionRequest) -> _Waiting:
+        entering = controller.admit(request).__aenter__()
+        return _Waiting(entering, entering.send(None))
+
+    held = deque(_permit_of(controller.admit(one).__aenter__()) for one in requests(_SEATS))
+    queue = deque(map(join, requests(waiting)))
     joins, handovers, departures = [], [], []
     for _ in range(_BATCHES):
-        joined, took_us = _timed(join)
+        joined, took_us = _timed(join, requests(_BATCH))
         joins.append(took_us)
-        queue.extend(map(_waiter, joined))
+        queue.extend(joined)
 
-        _, took_us = _timed(lambda: held.popleft().complete())
+        ending = [held.popleft() for _ in range(_BATCH)]
+        _, took_us = _timed(lambda permit: permit.complete(), ending)
         handovers.append(took_us)
-        held.extend(_permit(queue.popleft().result()) for _ in range(_BATCH))
+        held.extend(queue.popleft().permit() for _ in range(_BATCH))
 
-        newest = [_waiter(join()) for _ in range(_BATCH)]
-        _, took_us = _timed(lambda: newest.pop().cancel())  # noqa: B023 - called at once
+        newest = list(map(join, requests(_BATCH)))
+        _, took_us = _timed(lambda one: one.future.cancel(), newest)
         departures.append(took_us)
+        for one in newest:
+            one.forget()
         await asyncio.sleep(0)
-    for waiter in queue:
-        waiter.cancel()
+    for one in queue:
+        one.future.cancel()
+        one.forget()
     return {
         "join": statistics.median(joins),
         "handover": statistics.median(handovers),
@@ -87,22 +125,12 @@ async def _decisions(waiting: int) -> dict[str, float]:
     }
 
 
-def _timed(step: Callable[[], object]) -> tuple[list[object], float]:
+def _timed(step: Callable[[S], T], batch: list[S]) -> tuple[list[T], float]:
     """What the steps of a batch gave, and microseconds for each."""
     clock = time.perf_counter_ns
     began = clock()
-    results = [step() for _ in range(_BATCH)]
-    return results, (clock() - began) / _BATCH / 1e3
-
-
-def _permit(decision: object) -> Permit:
-    assert isinstance(decision, Permit)
-    return decision
-
-
-def _waiter(decision: object) -> Waiter:
-    assert isinstance(decision, Waiter)
-    return decision
+    results = [step(one) for one in batch]
+    return results, (clock() - began) / len(batch) / 1e3
 
 
 async def _measure(bench: Bench, contender: Contender) -> dict[str, float]:
@@ -136,7 +164,8 @@ FIGURE = Figure(
     name="core",
     title="One decision of the core",
     method=(
-        f"In a process of its own, on uvloop, without HTTP: {_SEATS} seats taken, 10 or 100,000 "
+        "In a process of its own, on uvloop, without HTTP and metrics, through "
+        f"`AdmissionController.admit()`: {_SEATS} seats taken, 10 or 100,000 "
         "requests waiting, each with a deadline. Joining the queue; ending a permit, which hands "
         "its seats to the head; leaving the queue from its end. The median over "
         f"{_BATCHES:,} batches of {_BATCH}; the slowest of the three is the figure, and growth is "

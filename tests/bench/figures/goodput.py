@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from tests.bench.contenders import HAPROXY, SLUICE, SLUICE_OTHER, VLLM_ROUTER, L
 from tests.bench.fake_upstream import EngineOptions
 from tests.bench.figure import Column, Figure
 from tests.bench.http_client import Client, chat_request
+from tests.bench.machine import cpu_seconds
 from tests.bench.processes import NotMeasuredError
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ async def _measure(bench: Bench, contender: Contender) -> dict[str, float]:
             load.add_closed_loop(limits.in_flight)
             alone = await load.good_per_s(bench.seconds)
             await load.add_open_loop(_OVERLOAD * alone)
+            before, began = cpu_seconds(gateway.group), time.perf_counter()
             overloaded = await load.good_per_s(bench.seconds)
+            used_s, took_s = cpu_seconds(gateway.group) - before, time.perf_counter() - began
             offered, refused = load.offered_per_s, load.refused_per_s
         finally:
             await load.stop()
@@ -42,6 +46,7 @@ async def _measure(bench: Bench, contender: Contender) -> dict[str, float]:
         "good_alone_per_s": alone,
         "offered_per_s": offered,
         "refused_per_s": refused,
+        "overloaded_cpu_share": used_s / took_s,
         "goodput_ratio": overloaded / alone,
     }
 
@@ -142,6 +147,7 @@ FIGURE = Figure(
         Column("good_alone_per_s", "good/s without", with_ratio=False),
         Column("offered_per_s", "offered/s with", with_ratio=False),
         Column("refused_per_s", "refused/s with", with_ratio=False),
+        Column("overloaded_cpu_share", "share of its core with", digits=2, with_ratio=False),
         Column("goodput_ratio", "goodput with / without", digits=3, with_ratio=False),
     ),
     contenders=(HAPROXY, VLLM_ROUTER, SLUICE, SLUICE_OTHER),
