@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from proxy.admission.disciplines.fifo import Fifo
 from proxy.admission.gate import Gate
 from proxy.admission.outcome import Refused
+from proxy.admission.request import Priority
+from proxy.admission.retry_budget import DEFAULT_SHARE, RetryBudget
 from proxy.admission.shadow import ShadowGate
 from proxy.admission.waiter import Waiter
 
@@ -19,12 +22,15 @@ if TYPE_CHECKING:
     from proxy.admission.ports import AdmissionObserver, Discipline, Limit
     from proxy.admission.request import AdmissionRequest
     from proxy.admission.snapshot import AdmissionSnapshot
+    from proxy.admission.token_budget import TokenBudgets
 
 
 class AdmissionController:
     """Gives out seats in engines to requests, in the order of their arrival.
 
-    `limits`: seats per upstream. `max_queue_depth`: how many requests may wait; at 0 none does.
+    `limits`: seats per upstream; `token_budgets` bound tokens too. `max_queue_depth`: how many
+    requests may wait; at 0 none does. `discipline`: who is next; by default first come, first
+    served. `retry_budget`: how many of those refused are invited back.
     `clock` must be the event loop's time(). In `shadow` mode everybody is admitted at once and
     the observer hears who would have been refused.
     """
@@ -36,11 +42,20 @@ class AdmissionController:
         clock: Callable[[], float],
         observer: AdmissionObserver,
         discipline: Discipline[Waiter] | None = None,
+        retry_budget: RetryBudget | None = None,
+        token_budgets: Mapping[str, TokenBudgets] | None = None,
         shadow: bool = False,
     ) -> None:
         make_gate = ShadowGate if shadow else Gate
-        queue = Fifo[Waiter]() if discipline is None else discipline
-        self._gate = make_gate(limits, max_queue_depth, clock, observer, queue)
+        self._gate = make_gate(
+            limits,
+            max_queue_depth,
+            clock,
+            observer,
+            Fifo[Waiter]() if discipline is None else discipline,
+            RetryBudget(DEFAULT_SHARE) if retry_budget is None else retry_budget,
+            token_budgets,
+        )
 
     def admit(self, request: AdmissionRequest) -> _Admission:
         """`async with` it to get a Permit; leaving without a word is permit.ignore().
@@ -50,13 +65,23 @@ class AdmissionController:
         """
         return _Admission(self._gate.decide, request)
 
-    def reject_early(self, may_wait: bool = True) -> Rejected | None:
+    def reject_early(
+        self,
+        longest_wait_s: float = math.inf,
+        attempt: int = 0,
+        tenant: str = "",
+        priority: Priority = Priority.NORMAL,
+    ) -> Rejected | None:
         """What a newcomer for one seat would be told now, so that its body need not be read.
 
-        None when it would be admitted or, given that it `may_wait`, find a place in the queue.
-        A rejection counts as one: the observer has heard of it.
+        None when it would be admitted or, given that it may wait at all, find a place in the
+        queue. A rejection counts as one: the observer has heard of it.
         """
-        return self._gate.reject_early(may_wait)
+        return self._gate.reject_early(longest_wait_s, attempt, tenant, priority)
+
+    def invite_back(self) -> bool:
+        """Whether somebody who was refused elsewhere may be told to come back. Draws a ticket."""
+        return self._gate.invite_back()
 
     def drain(self) -> None:
         """Evicts all who wait and rejects all newcomers, for good. Permits end as they will."""

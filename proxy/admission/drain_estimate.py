@@ -45,7 +45,7 @@ class DrainEstimate:
         self._given_back += seats
         self._knows = self._knows or self._seat_seconds > 0
 
-    def expected_wait_s(self, seats: int, limit: int, now: float) -> float:
+    def expected_wait_s(self, seats: float, limit: int, now: float) -> float:
         """Seconds until `seats` more come free while all `limit` are taken; at most an hour.
 
         math.inf when nobody can tell: no seat was ever given back, or there are none.

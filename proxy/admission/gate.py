@@ -1,7 +1,7 @@
 """Decides who may run, who waits and who is refused. Every method is one synchronous step.
 
 Nobody is waiting who would fit: whatever frees seats, or moves the head of the queue, grants to
-the head until the head no longer fits. A newcomer is granted only when nobody waits.
+the head until the head no longer fits. A newcomer is granted only when nobody waits who goes first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from proxy.admission.drain_estimate import DrainEstimate
 from proxy.admission.ledger import Ledger
 from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
 from proxy.admission.permit import Ending, Permit
+from proxy.admission.request import AdmissionRequest, Priority
 from proxy.admission.snapshot import AdmissionSnapshot
 from proxy.admission.waiter import Waiter
 
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 
     from proxy.admission.ledger import Claim
     from proxy.admission.ports import AdmissionObserver, Discipline, Limit
-    from proxy.admission.request import AdmissionRequest
+    from proxy.admission.retry_budget import RetryBudget
+    from proxy.admission.token_budget import TokenBudgets
+
+# The expected wait is a mean: who would just about be served is not sent away for it.
+_DOUBT = 1.25
+# To those refused for these a retry is of no use, so no ticket is spent on them.
+_HOPELESS = frozenset(
+    {Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED, Reason.RETRY_BUDGET_EXHAUSTED}
+)
 
 
 class Gate:
@@ -35,41 +44,61 @@ class Gate:
         clock: Callable[[], float],
         observer: AdmissionObserver,
         queue: Discipline[Waiter],
+        retry_budget: RetryBudget,
+        token_budgets: Mapping[str, TokenBudgets] | None = None,
     ) -> None:
-        self._ledger = Ledger(limits)
+        self._ledger = Ledger(limits, token_budgets)
         self._max_queue_depth = max_queue_depth
         self._clock = clock
         self._observer = observer
         self._queue = queue
-        self._queued_seats = 0
+        self._retry_budget = retry_budget
         self._drain_estimate = DrainEstimate()
         self._draining = False
         self._closed_by: Reason | None = None
 
     def decide(self, request: AdmissionRequest) -> Permit | Waiter | Rejected:
         """A waiter is in the queue when this returns; somebody must await its outcome()."""
-        if self._closed_by is None and not self._queue:
-            claim = self._ledger.take(request.seats)
-            if claim is not None:
-                return self._grant(request, claim, self._clock(), 0.0)
         now = self._clock()
-        reason = self._obstacle(may_wait=request.deadline > now)
+        invited = request.attempt == 0 or self._retry_budget.redeem(now)
+        if self._closed_by is None and self._queue.may_run(request):
+            claim = self._claim(request)
+            if claim is not None:
+                return self._grant(request, claim, now, 0.0)
+        reason = self._obstacle(request, now, invited)
         if reason is None:
             return self._enqueue(request, now)
-        rejection = Rejected(self._facts(reason, request.seats, 0.0, now))
+        rejection = Rejected(self._facts(reason, request, 0.0, now))
         self._observer.rejected(request, rejection)
         return rejection
 
-    def reject_early(self, may_wait: bool = True) -> Rejected | None:
-        """What decide() would say now to a request for one seat, if that is a rejection."""
+    def reject_early(
+        self,
+        longest_wait_s: float = math.inf,
+        attempt: int = 0,
+        tenant: str = "",
+        priority: Priority = Priority.NORMAL,
+    ) -> Rejected | None:
+        """What decide() would say now to such a request for one seat, if that is a rejection."""
         if self._closed_by is None and not self._queue and self._ledger.has_room(1):
             return None
-        reason = self._obstacle(may_wait)
+        now = self._clock()
+        request = AdmissionRequest(
+            1, now + longest_wait_s, tenant=tenant, priority=priority, attempt=attempt
+        )
+        invited = attempt == 0 or self._retry_budget.outstanding(now) > 0
+        reason = self._obstacle(request, now, invited)
         if reason is None:
             return None
-        rejection = Rejected(self._facts(reason, 1, 0.0, self._clock()))
+        if attempt:
+            self._retry_budget.redeem(now)
+        rejection = Rejected(self._facts(reason, request, 0.0, now))
         self._observer.rejected(None, rejection)
         return rejection
+
+    def invite_back(self) -> bool:
+        """Draws a retry ticket for somebody who was refused elsewhere than here."""
+        return self._retry_budget.draw(self._clock())
 
     def drain(self) -> None:
         self._draining = True
@@ -101,31 +130,52 @@ class Gate:
             self._ledger.snapshot(), len(self._queue), self._max_queue_depth, self._draining
         )
 
-    def _obstacle(self, may_wait: bool) -> Reason | None:
-        """Why a newcomer that finds no free seat cannot wait for one either."""
+    def _obstacle(self, request: AdmissionRequest, now: float, invited: bool) -> Reason | None:
+        """Why a newcomer that cannot run at once cannot wait for its turn either."""
         if self._closed_by is not None:
             return self._closed_by
-        if len(self._queue) >= self._max_queue_depth:
-            return Reason.QUEUE_FULL
-        return None if may_wait else Reason.QUEUE_TIMEOUT
+        depth = len(self._queue)
+        if not invited and 2 * depth > self._max_queue_depth:
+            return Reason.RETRY_BUDGET_EXHAUSTED
+        if depth >= self._max_queue_depth and self._makes_room(request) is None:
+            return Reason.TENANT_LIMIT if self._queue.over_cap(request) else Reason.QUEUE_FULL
+        if request.deadline <= now:
+            return Reason.QUEUE_TIMEOUT
+        expected_s = self._expected_wait_s(request, now)
+        if _DOUBT * (request.deadline - now) < expected_s < math.inf:
+            return Reason.DEADLINE_UNREACHABLE
+        return None
+
+    def _makes_room(self, request: AdmissionRequest) -> Waiter | None:
+        return self._queue.yields_to(request) if self._max_queue_depth else None
+
+    def _claim(self, request: AdmissionRequest) -> Claim | None:
+        return self._ledger.take(request.seats, request.prompt_tokens, request.kv_tokens)
 
     def _grant(
         self, request: AdmissionRequest, claim: Claim, now: float, time_in_queue_s: float
     ) -> Permit:
         self._drain_estimate.took(claim.seats, now)
-        permit = Permit(request, claim.upstream, claim.seats, time_in_queue_s, self._give_back)
+        self._retry_budget.admitted(now)
+        self._queue.took(request, claim.seats)
+        permit = Permit(request, claim, time_in_queue_s, self._give_back, self._prefilled)
         self._observer.admitted(request, permit)
         return permit
 
     def _give_back(self, permit: Permit, ending: Ending) -> None:
-        self._ledger.give_back(permit.upstream, permit.seats)
+        self._ledger.give_back(permit.claim)
         self._drain_estimate.gave_back(permit.seats, self._clock())
+        self._queue.gave_back(permit.request, permit.seats)
         self._observer.released(permit, ending)
+        self._grant_waiting()
+
+    def _prefilled(self, permit: Permit) -> None:
+        permit.claim = self._ledger.prefilled(permit.claim)
         self._grant_waiting()
 
     def _grant_waiting(self) -> None:
         while (waiter := self._queue.head()) is not None:
-            claim = self._ledger.take(waiter.request.seats)
+            claim = self._claim(waiter.request)
             if claim is None:
                 return
             self._dequeue(waiter)
@@ -137,20 +187,26 @@ class Gate:
         waiter = Waiter(loop, request, self._ledger.width(request.seats), now, self._abandon)
         if request.deadline < math.inf:
             waiter.timer = loop.call_at(request.deadline, self._time_out, waiter)
+        if len(self._queue) >= self._max_queue_depth:
+            self._evict_for(request)
         self._queue.add(waiter)
-        self._queued_seats += waiter.width
-        if self._queue.head() is waiter:  # not under FIFO; a discipline may let newcomers pass
-            self._grant_waiting()
+        self._grant_waiting()  # under some disciplines a newcomer may pass those who wait
         return waiter
+
+    def _evict_for(self, request: AdmissionRequest) -> None:
+        yielding = self._makes_room(request)
+        if yielding is not None:
+            outranked = yielding.request.priority > request.priority
+            self._evict(yielding, Reason.QUEUE_FULL if outranked else Reason.TENANT_LIMIT)
 
     def _dequeue(self, waiter: Waiter) -> None:
         self._queue.remove(waiter)
-        self._queued_seats -= waiter.width
         if waiter.timer is not None:
             waiter.timer.cancel()
 
     def _time_out(self, waiter: Waiter) -> None:
-        self._evict(waiter, Reason.QUEUE_TIMEOUT)
+        over_cap = self._queue.over_cap(waiter.request)
+        self._evict(waiter, Reason.TENANT_LIMIT if over_cap else Reason.QUEUE_TIMEOUT)
         self._grant_waiting()
 
     def _abandon(self, waiter: Waiter) -> None:
@@ -161,26 +217,42 @@ class Gate:
     def _evict(self, waiter: Waiter, reason: Reason) -> None:
         self._dequeue(waiter)
         now = self._clock()
-        waited_s = now - waiter.joined_at
-        eviction = Evicted(self._facts(reason, waiter.request.seats, waited_s, now))
+        eviction = Evicted(self._facts(reason, waiter.request, now - waiter.joined_at, now))
         self._observer.evicted(waiter.request, eviction)
         waiter.set_result(eviction)
 
     def _close(self, reason: Reason) -> None:
         self._closed_by = reason
-        while (waiter := self._queue.head()) is not None:
+        for waiter in self._queue.all():
             self._evict(waiter, reason)
 
-    def _facts(self, reason: Reason, seats: int, waited_s: float, now: float) -> RefusalFacts:
-        in_flight, limit = self._ledger.usable_taken, self._ledger.usable_limit
-        until_its_turn = in_flight - limit + self._queued_seats + self._ledger.width(seats)
+    def _facts(
+        self, reason: Reason, request: AdmissionRequest, waited_s: float, now: float
+    ) -> RefusalFacts:
+        prefill_tokens, prefill_limit = self._ledger.usable_tokens("prefill")
+        kv_tokens, kv_limit = self._ledger.usable_tokens("kv")
+        invited_before = self._retry_budget.outstanding(now)
         return RefusalFacts(
             reason=reason,
-            seats=seats,
-            in_flight=in_flight,
-            limit=limit,
+            seats=request.seats,
+            in_flight=self._ledger.usable_taken,
+            limit=self._ledger.usable_limit,
             queue_depth=len(self._queue),
             max_queue_depth=self._max_queue_depth,
             time_in_queue_s=waited_s,
-            expected_wait_s=self._drain_estimate.expected_wait_s(until_its_turn, limit, now),
+            expected_wait_s=self._expected_wait_s(request, now, invited_before),
+            may_retry=reason not in _HOPELESS and self._retry_budget.draw(now),
+            prefill_tokens=prefill_tokens,
+            prefill_limit=prefill_limit,
+            kv_tokens=kv_tokens,
+            kv_limit=kv_limit,
         )
+
+    def _expected_wait_s(
+        self, request: AdmissionRequest, now: float, others_first: float = 0.0
+    ) -> float:
+        """Until its turn, if it came now, or after so many others."""
+        in_flight, limit = self._ledger.usable_taken, self._ledger.usable_limit
+        ahead = self._queue.seats_ahead(request) + others_first
+        seats = in_flight - limit + ahead + self._ledger.width(request.seats)
+        return self._drain_estimate.expected_wait_s(seats, limit, now)

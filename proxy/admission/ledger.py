@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.admission.snapshot import UpstreamSnapshot
+from proxy.admission.token_budget import TokenBudgets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,18 +14,21 @@ if TYPE_CHECKING:
 
 
 class Claim(NamedTuple):
-    """So many seats in one upstream."""
+    """So many seats in one upstream, and tokens as far as they are counted."""
 
     upstream: str
     seats: int
+    prefill_tokens: int = 0
+    kv_tokens: int = 0
 
 
 class _Account:
-    __slots__ = ("limit", "name", "suspended", "taken")
+    __slots__ = ("budgets", "limit", "name", "suspended", "taken")
 
-    def __init__(self, name: str, limit: Limit) -> None:
+    def __init__(self, name: str, limit: Limit, budgets: TokenBudgets) -> None:
         self.name = name
         self.limit = limit
+        self.budgets = budgets
         self.taken = 0
         self.suspended = False
 
@@ -33,19 +37,40 @@ class _Account:
         limit = self.limit.seats
         return (limit - self.taken) / limit if limit else -float(self.taken)
 
+    def has_tokens(self, prompt_tokens: int, kv_tokens: int) -> bool:
+        prefill, kv = self.budgets.prefill, self.budgets.kv
+        return prefill.has_room(prefill.charge(prompt_tokens)) and kv.has_room(kv.charge(kv_tokens))
+
+    def take(self, width: int, prompt_tokens: int, kv_tokens: int) -> Claim:
+        self.taken += width
+        if not (prompt_tokens or kv_tokens):
+            return Claim(self.name, width)
+        prefill, kv = self.budgets.prefill, self.budgets.kv
+        claim = Claim(self.name, width, prefill.charge(prompt_tokens), kv.charge(kv_tokens))
+        prefill.taken += claim.prefill_tokens
+        kv.taken += claim.kv_tokens
+        return claim
+
 
 class Ledger:
     """Counts the seats of one or more upstreams, all of them usable until one is suspended.
 
-    Methods that take the name of an upstream raise KeyError when there is none such.
+    `budgets` bound tokens too, for the upstreams that it names. Methods that take the name of an
+    upstream raise KeyError when there is none such.
     """
 
     __slots__ = ("_accounts", "_usable")
 
-    def __init__(self, limits: Mapping[str, Limit]) -> None:
+    def __init__(
+        self, limits: Mapping[str, Limit], budgets: Mapping[str, TokenBudgets] | None = None
+    ) -> None:
         if not limits:
             raise ValueError("no upstream, nothing to count")
-        self._accounts = {name: _Account(name, limit) for name, limit in limits.items()}
+        named = budgets or {}
+        self._accounts = {
+            name: _Account(name, limit, named.get(name) or TokenBudgets())
+            for name, limit in limits.items()
+        }
         self._usable = list(self._accounts.values())
 
     def width(self, seats: int) -> int:
@@ -62,32 +87,37 @@ class Ledger:
             widest = max(widest, limit)
         return widest
 
-    def take(self, seats: int) -> Claim | None:
-        """Takes the request's width where the largest share is free; None where nothing fits."""
+    def take(self, seats: int, prompt_tokens: int = 0, kv_tokens: int = 0) -> Claim | None:
+        """Takes the request's width, and its tokens, where the largest share of seats is free;
+        None where not all of it fits."""
         width = self.width(seats)
-        account = self._roomiest(width)
-        if account is None:
-            return None
-        account.taken += width
-        return Claim(account.name, width)
+        account = self._roomiest(width, prompt_tokens, kv_tokens)
+        return None if account is None else account.take(width, prompt_tokens, kv_tokens)
 
-    def take_regardless(self, seats: int) -> Claim:
+    def take_regardless(self, seats: int, prompt_tokens: int = 0, kv_tokens: int = 0) -> Claim:
         """As take(), but over the limit rather than not at all.
 
         Raises ValueError when no upstream is usable.
         """
         width = self.width(seats) or seats
         account = max(self._usable, key=_Account.free_share)
-        account.taken += width
-        return Claim(account.name, width)
+        return account.take(width, prompt_tokens, kv_tokens)
 
     def has_room(self, seats: int) -> bool:
-        """Whether take() would find room now."""
-        return self._roomiest(self.width(seats)) is not None
+        """Whether seats are free, whatever the tokens; take() may still find those taken."""
+        return self._roomiest(self.width(seats), 0, 0) is not None
 
-    def give_back(self, upstream: str, seats: int) -> None:
-        """An upstream may get seats back while it is suspended."""
-        self._accounts[upstream].taken -= seats
+    def give_back(self, claim: Claim) -> None:
+        """An upstream may get its own back while it is suspended."""
+        account = self._accounts[claim.upstream]
+        account.taken -= claim.seats
+        account.budgets.prefill.taken -= claim.prefill_tokens
+        account.budgets.kv.taken -= claim.kv_tokens
+
+    def prefilled(self, claim: Claim) -> Claim:
+        """The first byte is there: the prompt's tokens are free. Returns what is left."""
+        self._accounts[claim.upstream].budgets.prefill.taken -= claim.prefill_tokens
+        return claim._replace(prefill_tokens=0)
 
     def suspend(self, upstream: str) -> None:
         self._accounts[upstream].suspended = True
@@ -110,21 +140,39 @@ class Ledger:
     def usable_taken(self) -> int:
         return sum([account.taken for account in self._usable])
 
+    def usable_tokens(self, kind: str) -> tuple[int, int | None]:
+        """Tokens taken and their limit, summed over the usable upstreams; `kind` is `prefill` or
+        `kv`. The limit is None when any of them has none."""
+        budgets = [getattr(account.budgets, kind) for account in self._usable]
+        limits = [budget.limit for budget in budgets]
+        limit = None if None in limits or not limits else sum(limits)
+        return sum([budget.taken for budget in budgets]), limit
+
     def snapshot(self) -> tuple[UpstreamSnapshot, ...]:
         return tuple(
-            UpstreamSnapshot(account.name, account.taken, account.limit.seats, account.suspended)
+            UpstreamSnapshot(
+                name=account.name,
+                in_flight=account.taken,
+                limit=account.limit.seats,
+                suspended=account.suspended,
+                prefill_tokens=account.budgets.prefill.taken,
+                kv_tokens=account.budgets.kv.taken,
+            )
             for account in self._accounts.values()
         )
 
-    def _roomiest(self, width: int) -> _Account | None:
+    def _roomiest(self, width: int, prompt_tokens: int, kv_tokens: int) -> _Account | None:
         if width == 0:
             return None
         best, best_share = None, 0.0
         for account in self._usable:
             limit = account.limit.seats
             free = limit - account.taken
-            if free >= width and free / limit > best_share:
-                best, best_share = account, free / limit
+            if free < width or free / limit <= best_share:
+                continue
+            if (prompt_tokens or kv_tokens) and not account.has_tokens(prompt_tokens, kv_tokens):
+                continue
+            best, best_share = account, free / limit
         return best
 
     def _refresh_usable(self) -> None:

@@ -23,9 +23,10 @@ class Reason(enum.StrEnum):
 class RefusalFacts:
     """What was measured at the moment of the refusal: seats and places, times in seconds.
 
-    `in_flight` and `limit` are sums over the upstreams that are not suspended. `expected_wait_s`:
-    how long such a request would wait for its turn if it came now and had a place in the queue;
-    math.inf while nothing has been served yet, so that nobody can tell.
+    `in_flight` and `limit` are sums over the upstreams that are not suspended; so are the tokens
+    and their limits, None where there is none. `expected_wait_s`: how long such a request would
+    wait for its turn if it came now and had a place in the queue; math.inf while nothing has been
+    served yet, so that nobody can tell. `may_retry`: the client is invited to come back.
     """
 
     reason: Reason
@@ -36,6 +37,11 @@ class RefusalFacts:
     max_queue_depth: int
     time_in_queue_s: float
     expected_wait_s: float
+    may_retry: bool = False
+    prefill_tokens: int = 0
+    prefill_limit: int | None = None
+    kv_tokens: int = 0
+    kv_limit: int | None = None
 
 
 class Refused(Exception):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.admission.ledger import Claim
     from proxy.admission.request import AdmissionRequest
 
 
@@ -24,25 +25,39 @@ class Permit:
 
     `complete()`: the engine did the work; `drop()`: the engine failed under it or shed it;
     `ignore()`: it tells nothing about the engine (the client left, the body was bad). The first
-    word counts, later ones do nothing, so cleanup may always say ignore().
+    word counts, later ones do nothing, so cleanup may always say ignore(). `first_byte()`: the
+    engine has read the prompt, whose tokens others may have.
     """
 
-    __slots__ = ("_give_back", "ending", "request", "seats", "time_in_queue_s", "upstream")
+    __slots__ = ("_give_back", "_prefilled", "claim", "ending", "request", "time_in_queue_s")
 
     def __init__(
         self,
         request: AdmissionRequest,
-        upstream: str,
-        seats: int,
+        claim: Claim,
         time_in_queue_s: float,
         give_back: Callable[[Permit, Ending], None],
+        prefilled: Callable[[Permit], None],
     ) -> None:
         self.request = request
-        self.upstream = upstream
-        self.seats = seats
+        self.claim = claim
         self.time_in_queue_s = time_in_queue_s
         self.ending: Ending | None = None
         self._give_back = give_back
+        self._prefilled = prefilled
+
+    @property
+    def upstream(self) -> str:
+        return self.claim.upstream
+
+    @property
+    def seats(self) -> int:
+        return self.claim.seats
+
+    def first_byte(self) -> None:
+        """May be said more than once, and after the end."""
+        if self.claim.prefill_tokens and self.ending is None:
+            self._prefilled(self)
 
     def complete(self) -> None:
         self._end(Ending.COMPLETE)

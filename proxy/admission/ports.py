@@ -73,9 +73,15 @@ class Discipline(Protocol[W]):
     def __len__(self) -> int:
         """How many wait, those included that may not run yet."""
 
+    def all(self) -> list[W]:
+        """All who wait, in no particular order."""
+
     def may_run(self, request: AdmissionRequest) -> bool:
         """Whether nothing but a lack of room keeps a newcomer from running at once: nobody waits
         who goes first, and its tenant is below its cap."""
+
+    def over_cap(self, request: AdmissionRequest) -> bool:
+        """Whether it is its tenant's cap that keeps such a request from running now."""
 
     def took(self, request: AdmissionRequest, seats: int) -> None:
         """Seats were granted to a request, whether it had waited (it is removed by then) or not."""

@@ -7,6 +7,7 @@ turn comes. So it may still wait, or run, when the request itself has long ended
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from proxy.admission.gate import Gate
 from proxy.admission.ledger import Ledger
 from proxy.admission.outcome import Rejected
 from proxy.admission.permit import Permit
+from proxy.admission.request import Priority
 from proxy.admission.snapshot import AdmissionSnapshot
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from proxy.admission.permit import Ending
     from proxy.admission.ports import AdmissionObserver, Discipline, Limit
     from proxy.admission.request import AdmissionRequest
+    from proxy.admission.retry_budget import RetryBudget
+    from proxy.admission.token_budget import TokenBudgets
     from proxy.admission.waiter import Waiter
 
 
@@ -37,11 +41,21 @@ class ShadowGate:
         clock: Callable[[], float],
         observer: AdmissionObserver,
         queue: Discipline[Waiter],
+        retry_budget: RetryBudget,
+        token_budgets: Mapping[str, TokenBudgets] | None = None,
     ) -> None:
         self._ledger = Ledger(limits)
         self._clock = clock
         self._observer = observer
-        self._ghosts = Gate(limits, max_queue_depth, clock, _GhostObserver(observer), queue)
+        self._ghosts = Gate(
+            limits,
+            max_queue_depth,
+            clock,
+            _GhostObserver(observer),
+            queue,
+            retry_budget,
+            token_budgets,
+        )
 
     def decide(self, request: AdmissionRequest) -> Permit | Rejected:
         ghost = self._ghosts.decide(request)
@@ -49,16 +63,28 @@ class ShadowGate:
             if self._ghosts.closed_by is not None:
                 return self._reject(request, ghost)
             self._observer.would_shed(ghost.reason)
-        claim = self._ledger.take_regardless(request.seats)
-        permit = Permit(request, claim.upstream, claim.seats, 0.0, partial(self._give_back, ghost))
+        claim = self._ledger.take_regardless(
+            request.seats, request.prompt_tokens, request.kv_tokens
+        )
+        give_back, prefilled = partial(self._give_back, ghost), partial(self._prefilled, ghost)
+        permit = Permit(request, claim, 0.0, give_back, prefilled)
         self._observer.admitted(request, permit)
         return permit
 
-    def reject_early(self, may_wait: bool = True) -> Rejected | None:
+    def reject_early(
+        self,
+        longest_wait_s: float = math.inf,
+        attempt: int = 0,
+        tenant: str = "",
+        priority: Priority = Priority.NORMAL,
+    ) -> Rejected | None:
         if self._ghosts.closed_by is None:
             return None
-        rejection = self._ghosts.reject_early(may_wait)
+        rejection = self._ghosts.reject_early(longest_wait_s, attempt, tenant, priority)
         return None if rejection is None else self._reject(None, rejection)
+
+    def invite_back(self) -> bool:
+        return self._ghosts.invite_back()
 
     def drain(self) -> None:
         self._ghosts.drain()
@@ -88,12 +114,18 @@ class ShadowGate:
         return rejection
 
     def _give_back(self, ghost: Permit | Waiter | Rejected, permit: Permit, ending: Ending) -> None:
-        self._ledger.give_back(permit.upstream, permit.seats)
+        self._ledger.give_back(permit.claim)
         self._observer.released(permit, ending)
         if isinstance(ghost, Permit):
             ghost.complete()
         elif not isinstance(ghost, Rejected):
             ghost.add_done_callback(partial(_end_late, self._clock()))
+
+    def _prefilled(self, ghost: Permit | Waiter | Rejected, permit: Permit) -> None:
+        """A ghost that still waits has its prompt read, for once, in no time."""
+        permit.claim = self._ledger.prefilled(permit.claim)
+        if isinstance(ghost, Permit):
+            ghost.first_byte()
 
 
 def _end_late(request_ended_at: float, ghost: Waiter) -> None:

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSnapshot:
-    """Seats of one upstream: `in_flight` taken out of `limit`; `suspended` admits nobody."""
+    """Seats of one upstream: `in_flight` taken out of `limit`; `suspended` admits nobody.
+
+    `prefill_tokens` and `kv_tokens` are estimates of what is taken.
+    """
 
     name: str
     in_flight: int
     limit: int
     suspended: bool
+    prefill_tokens: int = 0
+    kv_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,8 @@ class Gateway:
 
     def _shed_early(self, visit: Visit) -> None:
         """Refuses before the body is read, so that a burst costs neither memory nor time."""
-        rejection = self.controller.reject_early(may_wait=self._longest_wait_s(visit.headers) > 0)
+        headers = visit.headers
+        rejection = self.controller.reject_early(self._longest_wait_s(headers), headers.attempt)
         if rejection is not None:
             raise rejection
 

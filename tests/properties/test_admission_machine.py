@@ -235,7 +235,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     @rule(may_wait=st.booleans())
     def somebody_asks_early(self, may_wait: bool) -> None:
         model = self.model
-        rejection = self.controller.reject_early(may_wait)
+        rejection = self.controller.reject_early(longest_wait_s=math.inf if may_wait else 0)
         free = not model.waiting and model.fits(1)
         place = may_wait and len(model.waiting) < model.max_queue_depth
         is_open = not model.draining and bool(model.usable())

@@ -38,6 +38,13 @@ class Fifo(Generic[W]):
     def __len__(self) -> int:
         return len(self._waiters)
 
+    def all(self) -> list[W]:
+        return list(self._waiters)
+
+    def over_cap(self, request: AdmissionRequest) -> bool:
+        del request  # no tenant has a cap here
+        return False
+
     def may_run(self, request: AdmissionRequest) -> bool:
         del request  # all are alike
         return not self._waiters

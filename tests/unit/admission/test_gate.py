@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,8 @@ from proxy.admission.gate import Gate
 from proxy.admission.outcome import Evicted, Reason, Rejected
 from proxy.admission.permit import Permit
 from proxy.admission.request import AdmissionRequest
+from proxy.admission.retry_budget import RetryBudget
+from proxy.admission.token_budget import TokenBudgets
 from proxy.admission.waiter import Waiter
 from tests.support.admission import MovableLimit, RecordingObserver
 from tests.support.virtual_time import now, run
@@ -23,7 +25,11 @@ class GateInUse:
     """A gate on the running loop's clock. What it decides is kept by the request's name."""
 
     def __init__(
-        self, max_queue_depth: int = 10, queue: Discipline[Waiter] | None = None, **limits: int
+        self,
+        max_queue_depth: int = 10,
+        queue: Discipline[Waiter] | None = None,
+        budgets: TokenBudgets | None = None,
+        **limits: int,
     ) -> None:
         self.limits = {name: MovableLimit(seats) for name, seats in limits.items()}
         self.observer = RecordingObserver()
@@ -33,11 +39,15 @@ class GateInUse:
             asyncio.get_running_loop().time,
             self.observer,
             Fifo[Waiter]() if queue is None else queue,
+            RetryBudget(0.2),
+            dict.fromkeys(limits, budgets) if budgets else None,
         )
-        self.decisions: dict[str, Permit | Waiter | Rejected] = {}
+        self.decisions: dict[str, Any] = {}
 
-    def ask(self, name: str, seats: int = 1, wait_s: float = 5.0) -> Permit | Waiter | Rejected:
-        decision = self.gate.decide(AdmissionRequest(seats, now() + wait_s, tenant=name))
+    def ask(
+        self, name: str, seats: int = 1, wait_s: float = 5.0, **more: int
+    ) -> Permit | Waiter | Rejected:
+        decision = self.gate.decide(AdmissionRequest(seats, now() + wait_s, tenant=name, **more))
         self.decisions[name] = decision
         return decision
 
@@ -429,7 +439,7 @@ class TestEarlyRejection:
         async def scenario() -> None:
             use = GateInUse(max_queue_depth=1, e=1)
             assert use.gate.reject_early() is None
-            assert use.gate.reject_early(may_wait=False) is None
+            assert use.gate.reject_early(longest_wait_s=0) is None
             use.ask("a")
             assert use.gate.reject_early() is None
             assert use.observer.log == ["admitted a"]
@@ -452,7 +462,7 @@ class TestEarlyRejection:
         async def scenario() -> None:
             use = GateInUse(e=1)
             use.ask("a")
-            rejection = use.gate.reject_early(may_wait=False)
+            rejection = use.gate.reject_early(longest_wait_s=0)
             assert rejection is not None
             assert rejection.reason is Reason.QUEUE_TIMEOUT
 
@@ -512,28 +522,24 @@ class TestFacts:
             for name in "bcd":
                 use.ask(name)
             assert use.ask("e", seats=1).facts.expected_wait_s == pytest.approx(2.0, rel=0.05)
-            assert use.ask("f", seats=9).facts.expected_wait_s == pytest.approx(2.5, rel=0.05)
+            assert use.ask("f", seats=1).facts.expected_wait_s == pytest.approx(2.5, rel=0.05), (
+                "the one that was told to come back goes before"
+            )
+            assert use.ask("g", seats=9).facts.expected_wait_s == pytest.approx(3.5, rel=0.05)
 
         run(scenario())
 
 
-class LastComeFirstServed:
+class LastComeFirstServed(Fifo[Waiter]):
     """A discipline under which a newcomer is the head."""
 
-    def __init__(self) -> None:
-        self._waiters: list[Waiter] = []
-
-    def add(self, waiter: Waiter) -> None:
-        self._waiters.append(waiter)
-
-    def remove(self, waiter: Waiter) -> None:
-        self._waiters.remove(waiter)
-
     def head(self) -> Waiter | None:
-        return self._waiters[-1] if self._waiters else None
+        waiters = self.all()
+        return waiters[-1] if waiters else None
 
-    def __len__(self) -> int:
-        return len(self._waiters)
+    def may_run(self, request: AdmissionRequest) -> bool:
+        del request
+        return True
 
 
 def test_a_discipline_that_lets_a_newcomer_pass_leaves_nobody_waiting_who_fits() -> None:
@@ -546,3 +552,184 @@ def test_a_discipline_that_lets_a_newcomer_pass_leaves_nobody_waiting_who_fits()
         assert use.waiting("wide")
 
     run(scenario())
+
+
+class TestRetries:
+    def test_who_is_refused_draws_a_ticket_while_there_are_any(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=0, e=1)
+            use.ask("a")
+            invited = [use.ask("b").facts.may_retry for _ in range(20)]
+            assert invited == [True] * 10 + [False] * 10
+
+        run(scenario())
+
+    def test_admissions_pay_for_tickets(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=0, e=1)
+            use.ask("a")
+            while use.ask("b").facts.may_retry:
+                pass
+            for _ in range(6):
+                use.permit("a").complete()
+                use.ask("a")
+            assert [use.ask("b").facts.may_retry for _ in range(2)] == [True, False]
+
+        run(scenario())
+
+    def test_the_later_a_client_is_invited_the_longer_it_is_told_to_stay_away(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=0, e=2)
+            for _ in range(100):
+                use.ask("a", seats=2)
+                await asyncio.sleep(1)
+                use.permit("a").complete()
+            use.ask("a", seats=2)
+            waits = [use.ask("b").facts.expected_wait_s for _ in range(5)]
+            assert waits == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.5], rel=0.05)
+
+        run(scenario())
+
+    def test_a_retry_that_nobody_invited_is_shed_first_while_the_queue_is_more_than_half_full(
+        self,
+    ) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=4, e=1)
+            use.ask("a")
+            use.ask("b")
+            use.ask("c")
+            assert isinstance(use.ask("retry at half", attempt=1), Waiter)
+            rejection = use.ask("retry beyond", attempt=1)
+            assert rejection.reason is Reason.RETRY_BUDGET_EXHAUSTED
+            assert not rejection.facts.may_retry
+            assert use.gate.reject_early(attempt=2).reason is Reason.RETRY_BUDGET_EXHAUSTED
+            assert use.gate.reject_early() is None
+            assert isinstance(use.ask("first try"), Waiter)
+
+        run(scenario())
+
+    def test_as_many_retries_as_were_invited_are_taken_for_those(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=4, e=1)
+            for name in "abcde":
+                use.ask(name)
+            assert use.ask("refused").facts.may_retry
+            use.decisions["e"].cancel()
+            assert use.gate.reject_early(attempt=1) is None
+            assert isinstance(use.ask("invited", attempt=1), Waiter)
+            use.decisions["d"].cancel()
+            assert use.ask("uninvited", attempt=1).reason is Reason.RETRY_BUDGET_EXHAUSTED
+
+        run(scenario())
+
+    def test_no_ticket_is_spent_on_those_whom_the_engine_cannot_serve(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            assert not use.ask("a").facts.may_retry
+            use.gate.resume("e")
+            use.gate.drain()
+            assert use.ask("b").facts.may_retry, "another gateway may take it"
+
+        run(scenario())
+
+
+class TestDeadlines:
+    def test_who_cannot_be_served_in_time_is_told_on_arrival(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=10, e=1)
+            for _ in range(100):  # one seat a second
+                use.ask("a")
+                await asyncio.sleep(1)
+                use.permit("a").complete()
+            for name in "abcd":
+                use.ask(name, wait_s=10)
+            assert use.ask("e", wait_s=3).reason is Reason.DEADLINE_UNREACHABLE
+            assert use.gate.reject_early(longest_wait_s=3).reason is Reason.DEADLINE_UNREACHABLE
+            assert isinstance(use.ask("f", wait_s=3.9), Waiter), "doubt is on the client's side"
+            assert use.gate.reject_early(longest_wait_s=10) is None
+
+        run(scenario())
+
+    def test_while_nobody_can_tell_nobody_is_turned_away_for_it(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            assert isinstance(use.ask("b", wait_s=0.001), Waiter)
+
+        run(scenario())
+
+
+class TestTokens:
+    def test_a_prompt_waits_until_those_before_it_have_their_first_byte(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=10, budgets=TokenBudgets(prefill_limit=1000))
+            use.ask("a", prompt_tokens=700)
+            use.ask("b", prompt_tokens=400)
+            assert use.waiting("b")
+            use.permit("a").first_byte()
+            assert use.permit("b").claim.prefill_tokens == 400
+            assert use.in_flight == 2
+
+        run(scenario())
+
+    def test_a_giant_prompt_waits_its_turn_and_then_leaves_room_for_small_ones(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=10, budgets=TokenBudgets(prefill_limit=1000))
+            use.ask("small", prompt_tokens=300)
+            use.ask("giant", prompt_tokens=50_000)
+            use.ask("later", prompt_tokens=10)
+            assert use.waiting("giant", "later"), "who comes later does not starve the giant"
+            use.permit("small").first_byte()
+            assert use.permit("giant").claim.prefill_tokens == 750
+            assert use.permit("later").claim.prefill_tokens == 10
+            assert isinstance(use.ask("small again", prompt_tokens=240), Permit)
+
+        run(scenario())
+
+    def test_kv_tokens_are_held_to_the_end(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=10, budgets=TokenBudgets(kv_limit=1000))
+            use.ask("a", kv_tokens=900)
+            use.ask("b", kv_tokens=200)
+            use.permit("a").first_byte()
+            assert use.waiting("b")
+            use.permit("a").complete()
+            assert use.permit("b").claim.kv_tokens == 200
+            facts = use.gate.snapshot().upstreams[0]
+            assert (facts.in_flight, facts.prefill_tokens, facts.kv_tokens) == (1, 0, 200)
+
+        run(scenario())
+
+    def test_a_request_for_more_than_all_kv_tokens_runs_alone(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=10, budgets=TokenBudgets(kv_limit=1000))
+            use.ask("a", kv_tokens=1)
+            use.ask("giant", kv_tokens=9999)
+            assert use.waiting("giant")
+            use.permit("a").complete()
+            assert use.permit("giant").claim.kv_tokens == 1000
+
+        run(scenario())
+
+    def test_a_permit_that_ends_before_its_first_byte_gives_all_tokens_back(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=10, budgets=TokenBudgets(prefill_limit=100, kv_limit=100))
+            use.ask("a", prompt_tokens=50, kv_tokens=90)
+            use.permit("a").ignore()
+            use.permit("a").first_byte()
+            facts = use.gate.snapshot().upstreams[0]
+            assert (facts.in_flight, facts.prefill_tokens, facts.kv_tokens) == (0, 0, 0)
+
+        run(scenario())
+
+    def test_a_refusal_tells_the_tokens_too(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=0, e=10, budgets=TokenBudgets(kv_limit=1000))
+            use.ask("a", prompt_tokens=7, kv_tokens=900)
+            facts = use.ask("b", kv_tokens=200).facts
+            assert facts.reason is Reason.QUEUE_FULL
+            assert (facts.kv_tokens, facts.kv_limit) == (900, 1000)
+            assert (facts.prefill_tokens, facts.prefill_limit) == (7, None)
+
+        run(scenario())

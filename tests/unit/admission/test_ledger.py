@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.admission.ledger import Claim, Ledger
+from proxy.admission.token_budget import TokenBudgets
 from tests.support.admission import MovableLimit
 
 
@@ -26,7 +27,7 @@ def test_seats_are_taken_until_the_limit_and_not_beyond() -> None:
 def test_seats_given_back_are_free_again() -> None:
     ledger = ledger_of(a=1)
     ledger.take(1)
-    ledger.give_back("a", 1)
+    ledger.give_back(Claim("a", 1))
     assert ledger.has_room(1)
     assert taken(ledger) == {"a": 0}
 
@@ -35,7 +36,7 @@ def test_a_request_wider_than_the_limit_takes_the_whole_of_it_and_only_when_empt
     ledger = ledger_of(a=4)
     ledger.take(1)
     assert ledger.take(12) is None
-    ledger.give_back("a", 1)
+    ledger.give_back(Claim("a", 1))
     assert ledger.take(12) == Claim("a", 4)
 
 
@@ -50,10 +51,10 @@ def test_a_limit_lowered_below_what_is_taken_has_no_room_until_below() -> None:
     ledger = Ledger({"a": limit})
     ledger.take(4)
     limit.seats = 2
-    ledger.give_back("a", 1)
-    ledger.give_back("a", 1)
+    ledger.give_back(Claim("a", 1))
+    ledger.give_back(Claim("a", 1))
     assert not ledger.has_room(1)
-    ledger.give_back("a", 1)
+    ledger.give_back(Claim("a", 1))
     assert ledger.has_room(1)
 
 
@@ -77,10 +78,10 @@ def test_a_wide_request_waits_for_the_engine_that_is_wide_enough() -> None:
     ledger.take(1)
     ledger.take(1)
     assert taken(ledger) == {"small": 1, "large": 1}
-    ledger.give_back("small", 1)
+    ledger.give_back(Claim("small", 1))
     assert ledger.width(4) == 4
     assert ledger.take(4) is None
-    ledger.give_back("large", 1)
+    ledger.give_back(Claim("large", 1))
     assert ledger.take(4) == Claim("large", 4)
 
 
@@ -91,7 +92,7 @@ def test_a_suspended_upstream_gives_nothing_out_but_takes_seats_back() -> None:
     assert not ledger.is_usable
     assert ledger.take(1) is None
     assert ledger.usable_limit == 0
-    ledger.give_back("a", 1)
+    ledger.give_back(Claim("a", 1))
     assert taken(ledger) == {"a": 0}
     ledger.resume("a")
     assert ledger.take(2) == Claim("a", 2)
@@ -145,3 +146,29 @@ def test_an_unknown_upstream_is_an_error(method: str) -> None:
 def test_no_upstream_at_all_is_an_error() -> None:
     with pytest.raises(ValueError, match="no upstream"):
         Ledger({})
+
+
+def test_tokens_are_taken_with_the_seats_and_given_back_with_them() -> None:
+    ledger = Ledger({"a": MovableLimit(9)}, {"a": TokenBudgets(prefill_limit=100, kv_limit=200)})
+    claim = ledger.take(1, prompt_tokens=60, kv_tokens=150)
+    assert claim == Claim("a", 1, 60, 150)
+    assert ledger.take(1, prompt_tokens=50, kv_tokens=1) is None
+    assert ledger.take(1, prompt_tokens=1, kv_tokens=51) is None
+    claim = ledger.prefilled(claim)
+    assert claim == Claim("a", 1, 0, 150)
+    assert ledger.take(1, prompt_tokens=50, kv_tokens=1) is not None
+    ledger.give_back(claim)
+    assert ledger.usable_tokens("kv") == (1, 200)
+    assert ledger.usable_tokens("prefill") == (50, 100)
+
+
+def test_tokens_go_where_they_fit_though_another_has_more_seats_free() -> None:
+    budgets = {"a": TokenBudgets(kv_limit=10), "b": TokenBudgets(kv_limit=100)}
+    ledger = Ledger({"a": MovableLimit(9), "b": MovableLimit(3)}, budgets)
+    ledger.take(1, kv_tokens=5)
+    assert ledger.take(1, kv_tokens=50) == Claim("b", 1, 0, 50)
+
+
+def test_one_upstream_without_a_limit_leaves_the_sum_without_one() -> None:
+    ledger = Ledger({"a": MovableLimit(1), "b": MovableLimit(1)}, {"a": TokenBudgets(kv_limit=9)})
+    assert ledger.usable_tokens("kv") == (0, None)

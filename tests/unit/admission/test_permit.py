@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.admission.ledger import Claim
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
 
 REQUEST = AdmissionRequest(seats=2, deadline=1.0)
+CLAIM = Claim("engine", 2)
 
 
 def permit_with_endings() -> tuple[Permit, list[Ending]]:
     endings: list[Ending] = []
-    permit = Permit(REQUEST, "engine", 2, 0.0, lambda _, ending: endings.append(ending))
+    permit = Permit(REQUEST, CLAIM, 0.0, lambda _, ending: endings.append(ending), lambda _: None)
     return permit, endings
 
 
@@ -37,7 +39,7 @@ def test_a_permit_that_is_told_while_it_ends_that_it_ends_gives_back_once() -> N
         endings.append(ending)
         permit.ignore()
 
-    Permit(REQUEST, "engine", 2, 0.0, give_back).complete()
+    Permit(REQUEST, CLAIM, 0.0, give_back, lambda _: None).complete()
     assert endings == [Ending.COMPLETE]
 
 

@@ -164,7 +164,7 @@ def test_nobody_is_turned_away_early() -> None:
         desk = Desk(limit=1, max_queue_depth=0, shadow=True)
         await desk.arrive("a")
         assert desk.controller.reject_early() is None
-        assert desk.controller.reject_early(may_wait=False) is None
+        assert desk.controller.reject_early(longest_wait_s=0) is None
         assert desk.observer.of("rejected") == []
         await desk.close()
 

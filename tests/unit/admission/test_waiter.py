@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.admission.ledger import Claim
 from proxy.admission.outcome import Evicted, Reason, RefusalFacts
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
@@ -24,7 +25,9 @@ def new_waiter(left: Callable[[Waiter], None]) -> Waiter:
 
 
 def new_permit(endings: list[Ending]) -> Permit:
-    return Permit(REQUEST, "engine", 1, 0.0, lambda _, ending: endings.append(ending))
+    return Permit(
+        REQUEST, Claim("engine", 1), 0.0, lambda _, ending: endings.append(ending), lambda _: None
+    )
 
 
 def test_its_outcome_is_the_permit_or_the_eviction() -> None:

@@ -8,6 +8,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy import __version__
+from proxy.admission.ledger import Claim
 from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
@@ -67,7 +68,9 @@ def facts(reason: Reason, time_in_queue_s: float = 0.0) -> RefusalFacts:
 
 
 def permit(time_in_queue_s: float) -> Permit:
-    return Permit(REQUEST, UPSTREAM, 1, time_in_queue_s, lambda _permit, _ending: None)
+    return Permit(
+        REQUEST, Claim(UPSTREAM, 1), time_in_queue_s, lambda _permit, _ending: None, lambda _: None
+    )
 
 
 def test_gauges_are_read_when_the_page_is_asked_for() -> None:

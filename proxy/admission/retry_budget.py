@@ -1,0 +1,83 @@
+"""Retry tickets: how many refused clients may be invited back, and whether a retry was invited.
+
+    B <- B + r                        at each admission; r is the share of retries to admissions
+    B <- B0 + (B - B0) exp(-dt/tau)   while B > B0: what calm hours saved is no store for a storm
+    B <- B - 1                        for each ticket drawn; none is drawn while B < 1
+
+B begins at B0, so over any time there are at most B0 + r x admissions tickets: the retries that we
+invite never exceed that share of what we serve. Source: the retry budget of Finagle (its deposits
+live for 10 s, too), turned from a client's own restraint into a server's invitation.
+
+Drawn tickets are counted until they come back. A retry is taken for an invited one while any is
+out, since requests carry no ticket that could be told from another.
+"""
+
+from __future__ import annotations
+
+import math
+
+DEFAULT_SHARE = 0.2
+FIRST_TICKETS = 10.0
+TIME_CONSTANT_S = 10.0
+
+# The longest Retry-After is 55 s; a ticket that has not come back by then will not.
+_OUTSTANDING_TIME_CONSTANT_S = 55.0
+
+
+class RetryBudget:
+    """`share` is 0 or more; with 0 there are the first tickets and no more. Times in seconds."""
+
+    __slots__ = ("_at", "_balance", "_outstanding", "_outstanding_at", "_share")
+
+    def __init__(self, share: float) -> None:
+        if share < 0:
+            raise ValueError(f"a share of retries is 0 or more, not {share:g}")
+        self._share = share
+        self._balance = FIRST_TICKETS if share else 0.0
+        self._at = 0.0
+        self._outstanding = 0.0
+        self._outstanding_at = 0.0
+
+    def admitted(self, now: float) -> None:
+        """A request was admitted, and pays for a share of a ticket."""
+        self._forget(now)
+        self._balance += self._share
+
+    def draw(self, now: float) -> bool:
+        """Whether one more client may be invited back. It is counted as out from now on."""
+        self._forget(now)
+        if self._balance < 1:
+            return False
+        self._balance -= 1
+        self._outstanding = self.outstanding(now) + 1
+        self._outstanding_at = now
+        return True
+
+    def redeem(self, now: float) -> bool:
+        """A retry came. Whether it was invited; if so, its ticket is out no more."""
+        out = self.outstanding(now)
+        self._outstanding_at = now
+        # Half a ticket, since what is out fades: the last one of a few must still be good.
+        invited = out >= 0.5
+        self._outstanding = max(out - 1, 0.0) if invited else out
+        return invited
+
+    def outstanding(self, now: float) -> float:
+        """How many invited clients are still to come."""
+        elapsed_s = now - self._outstanding_at
+        if not self._outstanding or elapsed_s <= 0:
+            return self._outstanding
+        return self._outstanding * math.exp(-elapsed_s / _OUTSTANDING_TIME_CONSTANT_S)
+
+    @property
+    def balance(self) -> float:
+        """Tickets that can be drawn, as of the latest event."""
+        return self._balance
+
+    def _forget(self, now: float) -> None:
+        elapsed_s = now - self._at
+        self._at = now
+        excess = self._balance - FIRST_TICKETS
+        if excess > 0 and elapsed_s > 0:
+            kept = math.exp(-elapsed_s / TIME_CONSTANT_S)
+            self._balance = FIRST_TICKETS + excess * kept

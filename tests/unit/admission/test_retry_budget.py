@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.admission.retry_budget import FIRST_TICKETS, RetryBudget
+
+
+def drawn(budget: RetryBudget, now: float) -> int:
+    """How many tickets can be drawn now."""
+    count = 0
+    while budget.draw(now):
+        count += 1
+    return count
+
+
+def test_there_are_a_few_tickets_at_first() -> None:
+    assert drawn(RetryBudget(0.2), 0.0) == FIRST_TICKETS
+
+
+def test_without_a_share_there_are_none_at_all() -> None:
+    budget = RetryBudget(0.0)
+    budget.admitted(0.0)
+    assert drawn(budget, 0.0) == 0
+
+
+def test_every_fifth_admission_pays_for_a_ticket() -> None:
+    budget = RetryBudget(0.2)
+    drawn(budget, 0.0)
+    for _ in range(51):
+        budget.admitted(0.0)
+    assert drawn(budget, 0.0) == 10
+
+
+def test_what_calm_hours_saved_is_no_store_for_a_storm() -> None:
+    budget = RetryBudget(0.2)
+    for second in range(3600):
+        for _ in range(10):
+            budget.admitted(float(second))
+    assert drawn(budget, 3600.0) == pytest.approx(FIRST_TICKETS + 2 * 10, abs=2)
+
+
+def test_the_first_tickets_do_not_fade() -> None:
+    assert drawn(RetryBudget(0.2), 1e6) == FIRST_TICKETS
+
+
+def test_a_retry_is_an_invited_one_as_often_as_tickets_are_out() -> None:
+    budget = RetryBudget(0.2)
+    assert not budget.redeem(0.0)
+    budget.draw(0.0)
+    budget.draw(0.0)
+    assert [budget.redeem(1.0) for _ in range(3)] == [True, True, False]
+
+
+def test_a_ticket_that_does_not_come_back_is_forgotten() -> None:
+    budget = RetryBudget(0.2)
+    budget.draw(0.0)
+    assert budget.outstanding(0.0) == 1.0
+    assert budget.outstanding(55.0) == pytest.approx(0.368, abs=0.001)
+    assert not budget.redeem(60.0)
+
+
+def test_a_share_below_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        RetryBudget(-0.1)
+
+
+@given(st.floats(0, 1), st.lists(st.tuples(st.booleans(), st.floats(0, 30, allow_nan=False))))
+def test_never_more_are_invited_than_the_share_of_those_served_and_the_first_few(
+    share: float, events: list[tuple[bool, float]]
+) -> None:
+    budget = RetryBudget(share)
+    now, admissions, invited = 0.0, 0, 0
+    for is_admission, pause_s in events:
+        now += pause_s
+        if is_admission:
+            admissions += 1
+            budget.admitted(now)
+        else:
+            invited += budget.draw(now)
+        assert invited <= FIRST_TICKETS + share * admissions + 1e-6
+        assert 0 <= budget.outstanding(now) <= invited
