@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -69,6 +72,18 @@ def child_serving_url(
         for pipe in (process.stdin, process.stdout, log):
             if pipe is not None:
                 pipe.close()
+
+
+def end_with_stdin() -> None:
+    """For the child's side: SIGTERM to ourselves when standard input ends, as it does with a
+    parent, however that ends."""
+    threading.Thread(target=_read_stdin_to_its_end, name="stdin", daemon=True).start()
+
+
+def _read_stdin_to_its_end() -> None:
+    while os.read(sys.stdin.fileno(), 4096):  # a buffered reader would be locked when we exit
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _read_url(process: subprocess.Popen[str]) -> str | None:

@@ -113,7 +113,7 @@ def _gateway_beside(engine_url: str) -> Iterator[str]:
     }
     # The demo's own settings, whatever the shell has for a gateway of the user's.
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-    command = [sys.executable, "-m", "proxy", "serve"]
+    command = [sys.executable, "-m", "proxy", "serve", "--exit-with-stdin"]
     with child_serving_url(command, {**inherited, **settings}, quiet=True) as url:
         yield url
 

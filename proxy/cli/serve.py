@@ -16,7 +16,7 @@ import uvloop
 
 from proxy import __version__
 from proxy.app import build
-from proxy.cli.beside import simulated_engine_beside
+from proxy.cli.beside import end_with_stdin, simulated_engine_beside
 from proxy.cli.settings_options import settings_options
 from proxy.cli.soundness import descriptors_needed
 from proxy.config import Settings, given_fields, load_settings, settings_table
@@ -67,7 +67,10 @@ _GC_THRESHOLDS = (20_000, 20, 50)
     type=click.Choice(["sim"]),
     help="Start the simulated engine beside the gateway and serve in front of it.",
 )
-def serve(beside: str | None, overrides: dict[str, Any]) -> None:
+@click.option(
+    "--exit-with-stdin", is_flag=True, hidden=True
+)  # for `sluice demo`, which may be killed
+def serve(beside: str | None, exit_with_stdin: bool, overrides: dict[str, Any]) -> None:
     """Run the gateway in front of a vLLM server.
 
     Every setting is an environment variable (SLUICE_...); flags beat the environment, which beats
@@ -78,6 +81,8 @@ def serve(beside: str | None, overrides: dict[str, Any]) -> None:
       SLUICE_MAX_NUM_SEQS=64 sluice serve --upstream-urls http://127.0.0.1:8000
       sluice serve --upstream sim --port 9000
     """
+    if exit_with_stdin:
+        end_with_stdin()
     with ExitStack() as stack:
         if beside == "sim":
             overrides = _in_front_of_simulator(overrides, stack)

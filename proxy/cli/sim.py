@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import click
 import uvloop
 
+from proxy.cli.beside import end_with_stdin
 from proxy.simulator.faults import TimedFault, parse_fault
 from proxy.simulator.gpu_memory import GIB, GpuMemory
 from proxy.simulator.options import SimulatorOptions
@@ -124,7 +121,7 @@ def sim(host: str, port: int, exit_with_stdin: bool, **chosen: object) -> None:
     """
     options = _options(chosen)
     if exit_with_stdin:
-        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
+        end_with_stdin()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve_simulator(options, host, port, _ready(options), print_log_line))
@@ -148,12 +145,6 @@ def _options(chosen: dict[str, Any]) -> SimulatorOptions:
         return SimulatorOptions(cost=cost, memory=memory, **chosen)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-
-
-def _end_with_stdin() -> None:
-    while os.read(sys.stdin.fileno(), 4096):  # a buffered reader would be locked when we exit
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _ready(options: SimulatorOptions) -> Callable[[str], None]:
