@@ -8,6 +8,7 @@ PYTHON ?=
 VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+STORM_ARGS ?=
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
@@ -19,7 +20,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-vllm bench lint format ci lock clean
+.PHONY: help run test test-vllm bench storm lint format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -37,6 +38,9 @@ test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed bes
 
 bench: $(RUN_STAMP) ## side by side with other proxies, which are installed beside; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+storm: $(RUN_STAMP) ## overload on a real vLLM and a simulated one, behind several proxies; writes docs/overload.md
+	$(BIN)/python -m tests.bench.storm $(STORM_ARGS)
 
 lint: $(DEV_STAMP) ## formatting, lint, types, import contracts, scripts, Dockerfile
 	$(BIN)/ruff check .

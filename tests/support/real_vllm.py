@@ -22,11 +22,11 @@ from tests.support.engine_process import (
     MAX_MODEL_LEN,
     MAX_NUM_BATCHED_TOKENS,
     MAX_NUM_SEQS,
-    MODEL,
     EngineProcess,
     free_port,
     running_engine,
 )
+from tests.support.vllm_launch import vllm_command, vllm_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def running_vllm(
         _command(home, port, *key, *arguments),
         lambda pid: EngineProcess(f"http://127.0.0.1:{port}", log, pid, api_key),
         log=log,
-        environment=_environment(home),
+        environment=vllm_environment(home, _core()),
         ready_within_s=_READY_WITHIN_S,
     )
 
@@ -85,33 +85,12 @@ def _installed() -> Path:
 def _command(home: Path, port: int, *arguments: str) -> list[str]:
     return [
         # One core, so that the machine has another for the gateway and for the test.
-        *("taskset", "-c", _core()),
-        *(str(home / "venv/bin/python"), "-m", "vllm.entrypoints.openai.api_server"),
-        *("--model", str(home / "model"), "--served-model-name", MODEL),
-        *("--load-format", "dummy", "--dtype", "float32", "--enforce-eager"),
+        *("taskset", "-c", str(_core())),
+        *vllm_command(home, port, *arguments),
         "--enable-log-requests",  # the only place where aborts are seen
         *("--max-num-seqs", str(MAX_NUM_SEQS), "--max-model-len", str(MAX_MODEL_LEN)),
-        *("--host", "127.0.0.1", "--port", str(port)),
-        *arguments,
     ]
 
 
-def _environment(home: Path) -> dict[str, str]:
-    """Of this process only what says where things are: none of our settings reaches the server."""
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return {
-        **inherited,
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(home / "cache"),
-        "VLLM_CACHE_ROOT": str(home / "cache"),
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": _core(),
-        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "LD_PRELOAD": str(home / "venv/lib/libiomp5.so"),
-    }
-
-
-def _core() -> str:
-    return str(min(os.sched_getaffinity(0)))
+def _core() -> int:
+    return min(os.sched_getaffinity(0))

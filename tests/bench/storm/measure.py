@@ -1,0 +1,141 @@
+"""One storm on one way to the engine, and what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import resource
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.bench.arithmetic import percentile
+from tests.bench.contenders import Wiring
+from tests.bench.processes import free_port, running
+from tests.bench.storm.clients import Crowd
+from tests.bench.storm.closed_loop import RAMP_S
+from tests.bench.storm.engine_watch import until_idle, watching
+from tests.bench.storm.engines import until_ready
+from tests.bench.storm.recovery import until_normal
+from tests.bench.storm.rows import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.bench.peers import Peers
+    from tests.bench.storm.clients import Tally
+    from tests.bench.storm.engines import Engine
+    from tests.bench.storm.rows import Row, Way
+
+IDLE_WITHIN_S = 60.0
+NORMAL_WITHIN_S = 30.0
+# Three tries of ten seconds, and the waits between them.
+_GONE_WITHIN_S = 35.0
+_READY_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where storms are measured. `core` is for everything but the engine."""
+
+    engine: Engine
+    peers: Peers
+    core: int
+    scratch: Path
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What one storm showed; the columns of the table are computed from it.
+
+    `offered_per_s` is the rate that was meant. `unread` may be below zero by those whose last token
+    was counted late. `client_share` is what this process took of its core.
+    """
+
+    offered_per_s: float
+    seconds: float
+    good_per_s: float
+    tally: Tally
+    waiting: int
+    running: int
+    unread: int
+    normal_after_s: float
+    left: int
+    client_share: float
+
+    def columns(self) -> dict[str, float]:
+        """Without those that there is nothing to compute from."""
+        tally = self.tally
+        first_bytes = sorted(one.first_byte_s for one in tally.served)
+        own_first_bytes = sorted(one.own_first_byte_s for one in tally.served)
+        refusals = sorted(tally.refusals_s)
+        columns = {
+            "offered_per_s": self.offered_per_s,
+            "good_per_s": self.good_per_s,
+            "tries": tally.tries / tally.offered if tally.offered else 0.0,
+            "waiting": float(self.waiting),
+            "running": float(self.running),
+            "unread": float(self.unread),
+            "normal_after_s": self.normal_after_s,
+            "client_share": self.client_share,
+        }
+        if first_bytes:
+            columns["first_byte_s"] = percentile(first_bytes, 0.99)
+            columns["own_first_byte_s"] = percentile(own_first_bytes, 0.99)
+        if refusals:
+            columns["refusal_ms"] = percentile(refusals, 0.99) * 1e3
+            columns["refusal_p50_ms"] = percentile(refusals, 0.5) * 1e3
+        return columns
+
+
+async def measure(place: Place, row: Row, per_s: float, seconds: float, seed: int) -> Storm:
+    """Starts the way to the engine anew. Raises NotMeasuredError when that or the engine fails."""
+    loop = asyncio.get_running_loop()
+    with _started(place, row.way) as port:
+        await until_ready(port, _READY_WITHIN_S, place.scratch / _LOG)
+        before = await until_idle(place.engine.port, IDLE_WITHIN_S)
+        async with (
+            Crowd(port, row.manner, random.Random(seed)) as crowd,
+            watching(place.engine.port) as watch,
+        ):
+            cpu_s, began_at = _own_cpu_s(), loop.time()
+            await crowd.arrive(per_s, seconds)
+            ended_at, client_share = loop.time(), (_own_cpu_s() - cpu_s) / seconds
+            recovery = await until_normal(port, NORMAL_WITHIN_S)
+            left = await crowd.until_gone(_GONE_WITHIN_S)
+        after = await until_idle(place.engine.port, IDLE_WITHIN_S)
+    tally = crowd.tally
+    good = tally.good_between(began_at + RAMP_S, ended_at)
+    return Storm(
+        offered_per_s=per_s,
+        seconds=seconds,
+        good_per_s=good / (seconds - RAMP_S),
+        tally=tally,
+        waiting=watch.waiting,
+        running=watch.running,
+        unread=after.finished - before.finished - len(tally.served) - recovery.answers,
+        normal_after_s=recovery.after_s,
+        left=left,
+        client_share=client_share,
+    )
+
+
+_LOG = "contender.log"
+
+
+@contextlib.contextmanager
+def _started(place: Place, way: Way) -> Iterator[int]:
+    contender = way.launched()
+    if contender.launch is None:
+        yield place.engine.port
+        return
+    wiring = Wiring(free_port(), place.engine.url, LIMITS, place.scratch)
+    launch = contender.launch(place.peers, wiring)
+    with running(place.core, launch.command, launch.environment, place.scratch / _LOG):
+        yield wiring.port
+
+
+def _own_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
