@@ -21,6 +21,7 @@ from proxy.edge.health import engine_trouble, health_router
 from proxy.edge.intake import Intake
 from proxy.edge.local_apps import admin_app, public_app
 from proxy.edge.records import Records
+from proxy.edge.request_headers import HeaderReader
 from proxy.edge.responder import Responder
 from proxy.edge.routes import RouteTable
 from proxy.telemetry.engine_view import EngineView
@@ -133,6 +134,7 @@ def build(
         overload_status=settings.overload_status,
         write_timeout_s=settings.write_timeout,
         retry_after=lambda expected_wait_s: draw_retry_after(expected_wait_s, rng),
+        invite_back=controller.invite_back,
         engine_state=engine_trouble(engines),
         draining=lambda: drain.begun,
         shed=metrics.shed,
@@ -145,6 +147,7 @@ def build(
         local_app=public_app(health),
         routes=routes,
         keys=ApiKeys({who: key.get_secret_value() for who, key in settings.client_keys.items()}),
+        header_reader=HeaderReader(),
         intake=_intake(settings),
         controller=controller,
         engines=engines,

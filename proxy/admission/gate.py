@@ -141,10 +141,19 @@ class Gate:
             return Reason.TENANT_LIMIT if self._queue.over_cap(request) else Reason.QUEUE_FULL
         if request.deadline <= now:
             return Reason.QUEUE_TIMEOUT
-        expected_s = self._expected_wait_s(request, now)
-        if _DOUBT * (request.deadline - now) < expected_s < math.inf:
+        if self._is_unreachable(request, now):
             return Reason.DEADLINE_UNREACHABLE
         return None
+
+    def _is_unreachable(self, request: AdmissionRequest, now: float) -> bool:
+        """Whether those who go first will need longer than it may wait. Who would be the head is
+        never sent away: the next seat may come free at any moment, and must find somebody."""
+        ahead = self._queue.seats_ahead(request)
+        if ahead <= 0:
+            return False
+        limit = self._ledger.usable_limit
+        expected_s = self._drain_estimate.expected_wait_s(ahead, limit, now)
+        return _DOUBT * (request.deadline - now) < expected_s < math.inf
 
     def _makes_room(self, request: AdmissionRequest) -> Waiter | None:
         return self._queue.yields_to(request) if self._max_queue_depth else None
@@ -241,6 +250,7 @@ class Gate:
             max_queue_depth=self._max_queue_depth,
             time_in_queue_s=waited_s,
             expected_wait_s=self._expected_wait_s(request, now, invited_before),
+            may_wait_s=max(request.deadline - now, 0.0),
             may_retry=reason not in _HOPELESS and self._retry_budget.draw(now),
             prefill_tokens=prefill_tokens,
             prefill_limit=prefill_limit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 
@@ -26,7 +27,8 @@ class RefusalFacts:
     `in_flight` and `limit` are sums over the upstreams that are not suspended; so are the tokens
     and their limits, None where there is none. `expected_wait_s`: how long such a request would
     wait for its turn if it came now and had a place in the queue; math.inf while nothing has been
-    served yet, so that nobody can tell. `may_retry`: the client is invited to come back.
+    served yet, so that nobody can tell. `may_wait_s`: how long it may still wait, at most.
+    `may_retry`: the client is invited to come back.
     """
 
     reason: Reason
@@ -37,6 +39,7 @@ class RefusalFacts:
     max_queue_depth: int
     time_in_queue_s: float
     expected_wait_s: float
+    may_wait_s: float = math.inf
     may_retry: bool = False
     prefill_tokens: int = 0
     prefill_limit: int | None = None

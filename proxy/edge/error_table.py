@@ -21,11 +21,19 @@ _DRAIN_ENDED = (
 )
 
 
+_ALWAYS_503 = frozenset({Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED, Reason.DRAINING})
+
+
 def retry_headers(retry_after: RetryAfter) -> list[tuple[bytes, bytes]]:
     return [
         (b"retry-after", b"%d" % retry_after.seconds),
         (b"retry-after-ms", b"%d" % retry_after.milliseconds),
     ]
+
+
+def should_retry(may_retry: bool) -> tuple[bytes, bytes]:
+    """What the OpenAI SDKs obey before they look at anything else."""
+    return b"x-should-retry", b"true" if may_retry else b"false"
 
 
 def refused(
@@ -35,12 +43,8 @@ def refused(
 
     `engine_state` says in words why the engine cannot be used, for the reasons that need it.
     """
-    headers = retry_headers(retry_after)
     status, type_ = overload_status, ErrorType.SERVICE_UNAVAILABLE
-    if facts.reason in (Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED):
-        status = 503
-        headers.append((b"x-should-retry", b"false"))
-    elif facts.reason is Reason.DRAINING:
+    if facts.reason in _ALWAYS_503:
         status = 503
     elif facts.reason is Reason.TENANT_LIMIT:
         status = 429
@@ -51,33 +55,57 @@ def refused(
         type=type_,
         code=facts.reason.value,
         message=_explain(facts, engine_state, retry_after.seconds),
-        headers=tuple(headers),
+        headers=(*retry_headers(retry_after), should_retry(facts.may_retry)),
         close=facts.reason is Reason.DRAINING,
     )
 
 
 def _explain(facts: RefusalFacts, engine_state: str, retry_after_s: int) -> str:
-    load = (
-        f"{facts.in_flight} of {facts.limit} seats are taken and "
-        f"{facts.queue_depth} of {facts.max_queue_depth} places in the queue"
-    )
+    load = _load(facts)
     waited = f"The request waited {facts.time_in_queue_s:.2f} s"
-    again = f"try again in about {retry_after_s} s."
+    again = _again(facts.may_retry, retry_after_s)
     match facts.reason:
         case Reason.QUEUE_FULL:
             return f"The engine is busy and the queue is full: {load}. {waited}; {again}"
         case Reason.QUEUE_TIMEOUT:
             return f"No seat came free in time: {load}. {waited}, the longest it may; {again}"
+        case Reason.DEADLINE_UNREACHABLE:
+            return (
+                f"The request cannot be served in time: it would wait about "
+                f"{facts.expected_wait_s:.1f} s and may wait {facts.may_wait_s:.1f} s; {load}. "
+                f"{waited}; {again}"
+            )
+        case Reason.RETRY_BUDGET_EXHAUSTED:
+            return (
+                f"This is a retry, the retries that were invited have come, and while the queue is "
+                f"more than half full first attempts go before: {load}. {waited}; {again}"
+            )
+        case Reason.TENANT_LIMIT:
+            return f"This client uses its share of the engine: {load}. {waited}; {again}"
         case Reason.DRAINING:
             return f"This gateway is shutting down and takes no new requests. {waited}; {again}"
         case Reason.UPSTREAM_UNAVAILABLE | Reason.UPSTREAM_STALLED:
             return f"The engine cannot serve requests now: {engine_state}. {waited}; {again}"
-        case _:
-            return f"The request was refused ({facts.reason.value}): {load}. {waited}; {again}"
+
+
+def _load(facts: RefusalFacts) -> str:
+    taken = [f"{facts.in_flight} of {facts.limit} seats"]
+    if facts.kv_limit is not None:
+        taken.append(f"{facts.kv_tokens} of {facts.kv_limit} KV tokens")
+    if facts.prefill_limit is not None:
+        taken.append(f"{facts.prefill_tokens} of {facts.prefill_limit} prefill tokens")
+    places = f"{facts.queue_depth} of {facts.max_queue_depth} places in the queue"
+    return f"{', '.join(taken)} are taken and {places}"
+
+
+def _again(may_retry: bool, retry_after_s: int) -> str:
+    if may_retry:
+        return f"try again in about {retry_after_s} s."
+    return f"do not retry by program now; there may be room in about {retry_after_s} s."
 
 
 def intake_full(
-    max_buffered_bytes: int, overload_status: int, retry_after: RetryAfter
+    max_buffered_bytes: int, overload_status: int, retry_after: RetryAfter, may_retry: bool
 ) -> OwnAnswer:
     """Bodies being uploaded hold all the memory they may: a full queue by another measure."""
     return OwnAnswer(
@@ -86,22 +114,22 @@ def intake_full(
         code=Reason.QUEUE_FULL.value,
         message=(
             f"Too many request bodies are being uploaded at once: together they may hold "
-            f"{max_buffered_bytes} bytes (places x SLUICE_MAX_BODY_BYTES). "
-            f"Try again in about {retry_after.seconds} s."
+            f"{max_buffered_bytes} bytes (places x SLUICE_MAX_BODY_BYTES); "
+            f"{_again(may_retry, retry_after.seconds)}"
         ),
-        headers=tuple(retry_headers(retry_after)),
+        headers=(*retry_headers(retry_after), should_retry(may_retry)),
         close=True,
     )
 
 
-def drain_ended(retry_after: RetryAfter) -> OwnAnswer:
+def drain_ended(retry_after: RetryAfter, may_retry: bool) -> OwnAnswer:
     """Admitted, not answered by the engine yet, and the drain timeout is over."""
     return OwnAnswer(
         status=503,
         type=ErrorType.SERVICE_UNAVAILABLE,
         code=Reason.DRAINING.value,
         message=_DRAIN_ENDED,
-        headers=tuple(retry_headers(retry_after)),
+        headers=(*retry_headers(retry_after), should_retry(may_retry)),
         close=True,
     )
 

@@ -17,7 +17,7 @@ from proxy.edge.answers import CLOSE, Refusal, server_timing
 from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import ClientWatch
 from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
-from proxy.edge.request_headers import BadHeaderError, RequestHeaders, read_headers
+from proxy.edge.request_headers import BadHeaderError
 from proxy.edge.routes import Access, MethodNotAllowed, Route
 from proxy.edge.visit import Visit
 from proxy.openai_api.measure import LARGE_BODY_BYTES, UnreadableBodyError, measure
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from proxy.edge.engine import Engine
     from proxy.edge.intake import Intake
     from proxy.edge.records import Records
+    from proxy.edge.request_headers import HeaderReader, RequestHeaders
     from proxy.edge.responder import Responder
     from proxy.edge.routes import RouteTable
     from proxy.upstream.port import RawHeaders, UpstreamResponse
@@ -65,6 +66,7 @@ class Gateway:
     local_app: ASGIApp
     routes: RouteTable
     keys: ApiKeys
+    header_reader: HeaderReader
     intake: Intake
     controller: AdmissionController
     engines: Mapping[str, Engine]
@@ -121,17 +123,20 @@ class Gateway:
 
     def _read_headers(self, visit: Visit) -> None:
         try:
-            visit.headers = read_headers(visit.scope["headers"])
+            visit.headers = self.header_reader.read(visit.scope["headers"])
         except BadHeaderError as error:
             visit.headers = error.headers
             self._authenticate(visit)  # whoever may not ask hears that, and nothing else
             raise Refusal(error_table.bad_request(str(error))) from None
 
     def _authenticate(self, visit: Visit) -> None:
-        if self.keys.required:
-            if self.keys.holder(visit.scope["headers"]) is None:
-                raise Refusal(error_table.INVALID_API_KEY)
-            visit.authenticated = True
+        if not self.keys.required:
+            return
+        holder = self.keys.holder(visit.scope["headers"])
+        if holder is None:
+            raise Refusal(error_table.INVALID_API_KEY)
+        visit.authenticated = True
+        visit.headers.tenant = visit.headers.tenant or holder
 
     def _find_route(self, visit: Visit) -> Route:
         method, raw_path = visit.scope["method"], visit.scope["raw_path"]
@@ -147,7 +152,9 @@ class Gateway:
     def _shed_early(self, visit: Visit) -> None:
         """Refuses before the body is read, so that a burst costs neither memory nor time."""
         headers = visit.headers
-        rejection = self.controller.reject_early(self._longest_wait_s(headers), headers.attempt)
+        rejection = self.controller.reject_early(
+            self._longest_wait_s(headers), headers.attempt, headers.tenant, headers.priority
+        )
         if rejection is not None:
             raise rejection
 
@@ -189,6 +196,8 @@ class Gateway:
         return AdmissionRequest(
             seats=measured.seats,
             deadline=self.loop.time() + self._longest_wait_s(visit.headers),
+            tenant=visit.headers.tenant,
+            priority=visit.headers.priority,
             attempt=visit.headers.attempt,
         )
 

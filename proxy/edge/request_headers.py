@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.admission.request import Priority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RawHeaders = list[tuple[bytes, bytes]]
 
 _LONGEST_REQUEST_ID = 128
+_LONGEST_TENANT = 128
 _PRINTABLE = frozenset(range(0x20, 0x7F))
 
 
@@ -36,24 +44,39 @@ class RequestHeaders:
     attempt: int = 0
     expects_continue: bool = False
     asks_preflight: bool = False
+    priority: Priority = Priority.NORMAL
+    tenant: str = ""
     fault: str = ""
 
 
-def read_headers(headers: RawHeaders) -> RequestHeaders:
-    """One pass over the raw pairs (names in lower case).
+class HeaderReader:
+    """Reads the headers whose names are fixed, and those two whose names are settings."""
 
-    Raises BadHeaderError for a bad `x-sluice-*` or Transfer-Encoding header and for a second
-    Content-Type. The SDKs' own headers are hints: a bad value there counts as absent.
-    """
-    found = RequestHeaders(b"")
-    for name, value in headers:
-        if name in _INTERESTING:
-            _READERS[name](found, value)
-    if not found.request_id:
-        found.request_id = new_request_id()
-    if found.fault:
-        raise BadHeaderError(found.fault, found)
-    return found
+    __slots__ = ("_readers",)
+
+    def __init__(self, priority_header: str = "x-sluice-priority", tenant_header: str = "") -> None:
+        """Names in lower case; without a `tenant_header` no tenant is read."""
+        self._readers = dict(_READERS)
+        self._readers[priority_header.encode()] = partial(_read_priority, priority_header)
+        if tenant_header:
+            self._readers[tenant_header.encode()] = _read_tenant
+
+    def read(self, headers: RawHeaders) -> RequestHeaders:
+        """One pass over the raw pairs (names in lower case).
+
+        Raises BadHeaderError for a bad `x-sluice-*`, priority or Transfer-Encoding header and for
+        a second Content-Type. The SDKs' own headers are hints: a bad value there counts as absent.
+        """
+        found = RequestHeaders(b"")
+        readers = self._readers
+        for name, value in headers:
+            if name in readers:
+                readers[name](found, value)
+        if not found.request_id:
+            found.request_id = new_request_id()
+        if found.fault:
+            raise BadHeaderError(found.fault, found)
+        return found
 
 
 def new_request_id() -> bytes:
@@ -110,6 +133,18 @@ def _read_expect(found: RequestHeaders, value: bytes) -> None:
     found.expects_continue = value.lower() == b"100-continue"
 
 
+def _read_priority(header: str, found: RequestHeaders, value: bytes) -> None:
+    priority = _PRIORITIES.get(value.strip().lower())
+    if priority is None:
+        found.fault = f"{header} must be high, normal or low"
+    else:
+        found.priority = priority
+
+
+def _read_tenant(found: RequestHeaders, value: bytes) -> None:
+    found.tenant = value[:_LONGEST_TENANT].decode("latin-1").strip()
+
+
 def _read_preflight(found: RequestHeaders, _value: bytes) -> None:
     found.asks_preflight = True
 
@@ -122,7 +157,7 @@ def _seconds(value: bytes) -> float | None:
     return seconds if math.isfinite(seconds) else None
 
 
-_READERS = {
+_READERS: dict[bytes, Callable[[RequestHeaders, bytes], None]] = {
     b"x-request-id": _read_request_id,
     b"content-type": _read_content_type,
     b"content-length": _read_content_length,
@@ -134,4 +169,4 @@ _READERS = {
     b"expect": _read_expect,
     b"access-control-request-method": _read_preflight,
 }
-_INTERESTING = frozenset(_READERS)
+_PRIORITIES = {priority.name.lower().encode(): priority for priority in Priority}

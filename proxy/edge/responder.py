@@ -37,7 +37,8 @@ _LINGER_S = 2.0
 
 
 class Responder:
-    """`retry_after` gives a fresh, jittered value for an expected wait in seconds;
+    """`retry_after` gives a fresh, jittered value for an expected wait in seconds; `invite_back`
+    says whether a client that the core has not judged may be told to come back;
     `engine_state` says in words why the engine cannot be used; `draining` whether we are leaving;
     `shed` counts a refusal that the admission controller did not make.
     """
@@ -48,6 +49,7 @@ class Responder:
         overload_status: int,
         write_timeout_s: float,
         retry_after: Callable[[float], RetryAfter],
+        invite_back: Callable[[], bool],
         engine_state: Callable[[], str],
         draining: Callable[[], bool],
         shed: Callable[[Reason], None],
@@ -55,6 +57,7 @@ class Responder:
         self._overload_status = overload_status
         self._write_timeout_s = write_timeout_s
         self._retry_after = retry_after
+        self._invite_back = invite_back
         self._engine_state = engine_state
         self._draining = draining
         self._shed = shed
@@ -72,7 +75,10 @@ class Responder:
                 await self._refuse(visit, error)
             case IntakeFullError():
                 answer = error_table.intake_full(
-                    error.most, self._overload_status, self._retry_after(math.inf)
+                    error.most,
+                    self._overload_status,
+                    self._retry_after(math.inf),
+                    self._invite_back(),
                 )
                 await self._answer(visit, answer, RequestOutcome.SHED)
             case UpstreamError():
@@ -114,7 +120,7 @@ class Responder:
                 visit.outcome = RequestOutcome.SHED
                 await self._break_off(visit, error_table.DRAIN_ENDED)
             else:
-                answer = error_table.drain_ended(self._retry_after(math.inf))
+                answer = error_table.drain_ended(self._retry_after(math.inf), self._invite_back())
                 await self._answer(visit, answer, RequestOutcome.SHED)
             return
         refusal = visit.relay.refusal

@@ -642,12 +642,24 @@ class TestDeadlines:
                 use.ask("a")
                 await asyncio.sleep(1)
                 use.permit("a").complete()
-            for name in "abcd":
+            for name in "abcde":
                 use.ask(name, wait_s=10)
-            assert use.ask("e", wait_s=3).reason is Reason.DEADLINE_UNREACHABLE
+            assert use.ask("f", wait_s=3).reason is Reason.DEADLINE_UNREACHABLE
             assert use.gate.reject_early(longest_wait_s=3).reason is Reason.DEADLINE_UNREACHABLE
-            assert isinstance(use.ask("f", wait_s=3.9), Waiter), "doubt is on the client's side"
+            assert isinstance(use.ask("g", wait_s=3.9), Waiter), "doubt is on the client's side"
             assert use.gate.reject_early(longest_wait_s=10) is None
+
+        run(scenario())
+
+    def test_whoever_would_be_the_head_may_wait_however_slow_the_engine(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=10, e=1)
+            use.ask("a")
+            await asyncio.sleep(600)
+            use.permit("a").complete()
+            use.ask("a")
+            assert isinstance(use.ask("head", wait_s=1), Waiter)
+            assert use.ask("second", wait_s=1).reason is Reason.DEADLINE_UNREACHABLE
 
         run(scenario())
 

@@ -96,11 +96,27 @@ def test_every_refusal_says_when_to_come_back(reason: Reason, overload_status: i
     assert headers[b"retry-after-ms"] == b"6500"
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_clients_are_told_to_stay_away_from_an_engine_that_cannot_serve(reason: Reason) -> None:
-    is_down = reason in (Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED)
-    headers = dict(refused(reason).headers)
-    assert headers.get(b"x-should-retry") == (b"false" if is_down else None)
+@pytest.mark.parametrize(("reason", "may_retry"), list(itertools.product(Reason, [True, False])))
+def test_every_refusal_says_whether_to_come_back(reason: Reason, may_retry: bool) -> None:
+    facts = replace(FACTS, reason=reason, may_retry=may_retry)
+    answer = error_table.refused(facts, 503, AGAIN, "engine: connection refused")
+    assert dict(answer.headers)[b"x-should-retry"] == (b"true" if may_retry else b"false")
+    assert ("try again in about 7 s" in answer.message) is may_retry
+    assert ("do not retry" in answer.message) is not may_retry
+
+
+def test_a_deadline_that_cannot_be_met_is_told_with_both_times() -> None:
+    facts = replace(FACTS, reason=Reason.DEADLINE_UNREACHABLE, may_wait_s=1.25)
+    message = error_table.refused(facts, 503, AGAIN, "").message
+    assert "would wait about 3.0 s and may wait 1.2 s" in message
+
+
+def test_token_limits_are_told_where_there_are_any() -> None:
+    assert "tokens" not in refused(Reason.QUEUE_FULL).message
+    facts = replace(FACTS, kv_tokens=900, kv_limit=1000, prefill_tokens=7, prefill_limit=50)
+    message = error_table.refused(facts, 503, AGAIN, "").message
+    assert "900 of 1000 KV tokens" in message
+    assert "7 of 50 prefill tokens" in message
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -129,15 +145,19 @@ def test_a_refusal_for_the_engines_sake_says_what_is_wrong_with_it(reason: Reaso
 
 @pytest.mark.parametrize(("status", "type_"), [(503, UNAVAILABLE), (429, RATE_LIMIT)])
 def test_a_full_intake_is_answered_as_a_full_queue(status: int, type_: str) -> None:
-    answer = error_table.intake_full(1_000_000, status, AGAIN)
+    answer = error_table.intake_full(1_000_000, status, AGAIN, may_retry=True)
     assert (answer.status, answer.type, answer.code) == (status, type_, "queue_full")
     assert "1000000 bytes" in answer.message
     assert answer.close
-    assert answer.headers == ((b"retry-after", b"7"), (b"retry-after-ms", b"6500"))
+    assert answer.headers == (
+        (b"retry-after", b"7"),
+        (b"retry-after-ms", b"6500"),
+        (b"x-should-retry", b"true"),
+    )
 
 
 def test_the_end_of_the_drain_is_answered_as_draining() -> None:
-    answer = error_table.drain_ended(AGAIN)
+    answer = error_table.drain_ended(AGAIN, may_retry=False)
     assert (answer.status, answer.type, answer.code) == (503, UNAVAILABLE, "draining")
     assert answer.close
     assert dict(answer.headers)[b"retry-after"] == b"7"

@@ -4,21 +4,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.admission.request import Priority
 from proxy.edge.request_headers import (
     BadHeaderError,
+    HeaderReader,
     RequestHeaders,
     new_request_id,
-    read_headers,
 )
 
 
 def read(**fields: bytes) -> RequestHeaders:
     """Headers by name, with underscores for hyphens."""
-    return read_headers([(name.replace("_", "-").encode(), v) for name, v in fields.items()])
+    return HeaderReader().read([(name.replace("_", "-").encode(), v) for name, v in fields.items()])
 
 
 def test_a_request_without_headers_has_an_id_and_nothing_else() -> None:
-    found = read_headers([])
+    found = HeaderReader().read([])
     assert len(found.request_id) == 32
     assert found == RequestHeaders(found.request_id)
 
@@ -41,7 +42,7 @@ def test_any_other_request_id_is_replaced(id_: bytes) -> None:
 
 def test_of_two_request_ids_the_first_sane_one_counts() -> None:
     ids = [(b"x-request-id", value) for value in (b"\x01", b"first", b"second")]
-    assert read_headers(ids).request_id == b"first"
+    assert HeaderReader().read(ids).request_id == b"first"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_bad_header_does_not_take_the_request_id_with_it() -> None:
 def test_a_later_good_value_does_not_heal_a_bad_one() -> None:
     fields = [(b"x-sluice-queue-timeout", b"soon"), (b"x-sluice-queue-timeout", b"1")]
     with pytest.raises(BadHeaderError):
-        read_headers(fields)
+        HeaderReader().read(fields)
 
 
 @pytest.mark.parametrize("name", ["x_stainless_read_timeout", "x_stainless_timeout"])
@@ -115,7 +116,7 @@ def test_another_expectation_is_none() -> None:
 def test_a_body_has_one_type_or_the_engine_might_read_another(first: bytes) -> None:
     fields = [(b"content-type", first), (b"content-type", b"text/plain")]
     with pytest.raises(BadHeaderError, match="Content-Type must not be there twice"):
-        read_headers(fields)
+        HeaderReader().read(fields)
 
 
 def test_what_else_matters_is_read() -> None:
@@ -151,7 +152,7 @@ def test_whatever_comes_gives_usable_values_or_one_kind_of_error(
     fields: list[tuple[bytes, bytes]],
 ) -> None:
     try:
-        found = read_headers(fields)
+        found = HeaderReader().read(fields)
     except BadHeaderError as error:
         found = error.headers
     else:
@@ -161,3 +162,35 @@ def test_whatever_comes_gives_usable_values_or_one_kind_of_error(
     assert found.client_timeout_s is None or 0 < found.client_timeout_s < float("inf")
     assert 0 <= found.attempt <= 9999
     assert found.content_length is None or found.content_length >= 0
+
+
+@pytest.mark.parametrize("word", ["high", "normal", "low", "High", " low "])
+def test_a_priority_is_one_of_three_words(word: str) -> None:
+    assert read(x_sluice_priority=word.encode()).priority.name.lower() == word.strip().lower()
+
+
+def test_without_a_word_a_request_is_of_normal_priority() -> None:
+    assert read().priority is Priority.NORMAL
+
+
+@pytest.mark.parametrize("word", [b"", b"urgent", b"0", b"high, low"])
+def test_another_priority_is_refused(word: bytes) -> None:
+    with pytest.raises(BadHeaderError, match="x-sluice-priority must be high, normal or low"):
+        read(x_sluice_priority=word)
+
+
+def test_the_names_of_priority_and_tenant_can_be_chosen() -> None:
+    reader = HeaderReader(priority_header="x-class", tenant_header="x-team")
+    found = reader.read(
+        [(b"x-class", b"high"), (b"x-team", b" red "), (b"x-sluice-priority", b"?")]
+    )
+    assert (found.priority, found.tenant) == (Priority.HIGH, "red")
+
+
+def test_unless_a_header_is_named_for_it_nobody_says_which_tenant_he_is() -> None:
+    assert read(x_team=b"red").tenant == ""
+
+
+def test_a_tenants_name_is_bounded() -> None:
+    reader = HeaderReader(tenant_header="x-team")
+    assert len(reader.read([(b"x-team", b"x" * 10_000)]).tenant) == 128

@@ -55,6 +55,7 @@ class Desk:
             overload_status=self.overload_status,
             write_timeout_s=60,
             retry_after=self._retry_after,
+            invite_back=lambda: True,
             engine_state=lambda: "engine: connection refused",
             draining=lambda: self.draining,
             shed=self.sheds.append,
