@@ -114,6 +114,7 @@ class Gateway:
                 watch.body_received()
                 if route.access is Access.GATED:
                     request = await self._admission_request(visit, route, body)
+                    visit.asked_at = self.clock()
                     async with self.controller.admit(request) as permit:
                         await self._use(permit, visit, watch, body)
                 else:

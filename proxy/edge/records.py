@@ -65,7 +65,7 @@ class Records:
             outcome=visit.outcome,
             status=visit.status,
             duration_s=duration_s,
-            queue_wait_s=visit.time_in_queue_s,
+            queue_wait_s=_queue_wait_s(visit, duration_s),
             ttfb_s=ttfb_s,
             reason=visit.reason,
             upstream=visit.upstream,
@@ -75,6 +75,13 @@ class Records:
             body_bytes=visit.request_bytes,
             response_bytes=visit.relay.body_bytes,
         )
+
+
+def _queue_wait_s(visit: Visit, duration_s: float) -> float | None:
+    """A client that left while it waited was told no time, and waited to the end."""
+    if visit.time_in_queue_s is None and visit.asked_at is not None:
+        return visit.arrived_at + duration_s - visit.asked_at
+    return visit.time_in_queue_s
 
 
 def _route_name(visit: Visit) -> str:

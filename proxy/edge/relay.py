@@ -64,7 +64,6 @@ class Relay:
         if not announced and self._scope["http_version"] == "1.0":
             self._end_body_by_closing()
         self.speaks_sse = not announced and _is_plain_sse(headers)
-        self.started = True
         await self._send(
             {
                 "type": "http.response.start",
@@ -73,6 +72,7 @@ class Relay:
                 BODY_FOLLOWS: response.is_readable,
             }
         )
+        self.started = True
         more_body = True
         while more_body:
             chunk = await response.read()

@@ -74,9 +74,9 @@ class ResponseCycle(RequestResponseCycle):
             raise RuntimeError(f"unexpected ASGI event {kind!r}")
 
     def _send_start(self, message: Any) -> None:  # noqa: ANN401 - as above
+        head = self._encode_head(message["status"], message.get("headers", ()))
         self.response_started = True
         self.waiting_for_100_continue = False
-        head = self._encode_head(message["status"], message.get("headers", ()))
         if message.get(BODY_FOLLOWS, False):
             self._head = head
         else:

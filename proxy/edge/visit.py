@@ -28,6 +28,7 @@ class Visit:
 
     __slots__ = (
         "arrived_at",
+        "asked_at",
         "authenticated",
         "body_read",
         "headers",
@@ -64,6 +65,8 @@ class Visit:
         self.seats = 0
         self.stream = False
         self.request_bytes = 0
+        self.asked_at: float | None = None
+        """When it asked for seats; None if it never did."""
         self.time_in_queue_s: float | None = None
         self.upstream = ""
 

@@ -93,6 +93,16 @@ def test_a_request_without_a_first_byte_has_no_time_to_it() -> None:
     assert books.value("sluice_time_to_first_byte_seconds_count") == 0
 
 
+def test_a_client_that_leaves_the_queue_has_waited_until_then() -> None:
+    books = Books([sink := RecordList()])
+    left = visit()
+    left.asked_at = 113.0
+    books.records.finished(left, now=115.5)
+    assert sink.records[0].queue_wait_s == 2.5
+    books.records.finished(visit(), now=115.5)
+    assert sink.records[1].queue_wait_s is None
+
+
 def test_a_request_for_no_route_is_counted_under_a_name_of_ours() -> None:
     books = Books()
     stray = visit()
