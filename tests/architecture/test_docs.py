@@ -103,14 +103,14 @@ def own_answers() -> list[OwnAnswer]:
         for status in (503, 429)
         for answer in (
             *(error_table.refused(each, status, later, "down") for each in facts),
-            error_table.intake_full(1, status, later),
+            error_table.intake_full(1, status, later, may_retry=True),
         )
     ]
     failures = [error_table.upstream_failed(kind("x")) for kind in UpstreamError.__subclasses__()]
     return [
         *refusals,
         *failures,
-        error_table.drain_ended(later),
+        error_table.drain_ended(later, may_retry=True),
         error_table.DRAIN_ENDED,
         error_table.INVALID_API_KEY,
         error_table.UNKNOWN_PATH,
