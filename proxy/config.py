@@ -133,13 +133,15 @@ def _environment_problems(dotenv: Mapping[str, str | None]) -> list[str]:
 
 
 def _lines(error: ValidationError) -> list[str]:
-    return [
+    lines = [
         line
         for details in error.errors(include_url=False)
         # The default of another field is made from the faulty one; one line is enough.
         if details["type"] != "default_factory_not_called"
         for line in _problem(details).splitlines()
     ]
+    # A field that may be of several types complains once for each of them.
+    return list(dict.fromkeys(lines))
 
 
 def _problem(details: ErrorDetails) -> str:
@@ -193,6 +195,17 @@ def _shown(value: object) -> str:
         case float():
             return f"{value:g}"
         case tuple():
-            return ", ".join(" ".join(v) if isinstance(v, tuple) else str(v) for v in value)
+            return ", ".join(map(_shown_item, value))
         case _:
             return str(value)
+
+
+def _shown_item(item: object) -> str:
+    """One of several, as it is written in its variable."""
+    match item:
+        case (str() as name, float() as weight):
+            return f"{name}:{_shown(weight)}"
+        case (str() as method, str() as path):
+            return f"{method} {path}"
+        case _:
+            return str(item)

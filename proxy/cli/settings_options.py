@@ -58,7 +58,9 @@ def _option(field: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def _type(kinds: tuple[object, ...]) -> click.ParamType[Any]:
     if all(isinstance(kind, str) for kind in kinds):
         return click.Choice([str(kind) for kind in kinds], case_sensitive=False)
-    return next((_TYPES[kind] for kind in kinds if kind in _TYPES), click.STRING)
+    others = [kind for kind in kinds if kind is not type(None)]
+    # What may be a number or a word is text here, and judged with the rest of the settings.
+    return _TYPES.get(others[0], click.STRING) if len(others) == 1 else click.STRING
 
 
 def _metavar(field: str) -> str | None:

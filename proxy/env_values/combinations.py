@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
@@ -35,4 +35,41 @@ def listener_problems(host: str, port: int, admin_host: str, admin_port: int) ->
         yield (
             f"SLUICE_ADMIN_PORT={admin_port}: must differ from SLUICE_PORT={port}, "
             "the two listeners cannot share one"
+        )
+
+
+def header_problems(priority_header: str, tenant_header: str | None) -> Iterator[str]:
+    if priority_header == tenant_header:
+        yield (
+            f"SLUICE_TENANT_HEADER={tenant_header}: must differ from "
+            f"SLUICE_PRIORITY_HEADER={priority_header}, one header cannot say both"
+        )
+
+
+def tenant_cap_problems(tenant_max_in_flight: int | None, max_in_flight: int) -> Iterator[str]:
+    """`max_in_flight` is 0 when it is missing, which is said elsewhere."""
+    if tenant_max_in_flight is not None and 0 < max_in_flight < tenant_max_in_flight:
+        yield (
+            f"SLUICE_TENANT_MAX_IN_FLIGHT={tenant_max_in_flight}: must be at most "
+            f"SLUICE_MAX_IN_FLIGHT={max_in_flight}, or it never holds anybody back"
+        )
+
+
+def tenant_weight_problems(
+    weighted: Iterable[str], tenant_header: str | None, key_names: Collection[str]
+) -> Iterator[str]:
+    """Without a header, tenants are the names of the client keys, all of which are known here."""
+    strangers = [name for name in weighted if name not in key_names]
+    if tenant_header is not None or not strangers:
+        return
+    named = ", ".join(map(repr, strangers))
+    if key_names:
+        yield (
+            f"SLUICE_TENANT_WEIGHTS: {named} must be the name of a client key, "
+            "for tenants are those while SLUICE_TENANT_HEADER is not set"
+        )
+    else:
+        yield (
+            f"SLUICE_TENANT_WEIGHTS: {named} is nobody's name while neither SLUICE_API_KEYS "
+            "nor SLUICE_TENANT_HEADER, one of which must be set, tells tenants apart"
         )

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 PREFIX = "SLUICE_"
 
-_LATER = re.compile(
-    r"SLUICE_(MAX_PREFILL_TOKENS|MAX_KV_TOKENS|ADAPTIVE|RETRY_BUDGET|PRIORITY_HEADER|TENANT_\w+"
-    r"|REDIS_URL|CLUSTER)"
-)
+_LATER = re.compile(r"SLUICE_(REDIS_URL|CLUSTER)")
 # Kubernetes gives every pod variables for each Service of its namespace, and a Service named
 # "sluice" makes them collide with ours: SLUICE_PORT=tcp://10.0.0.1:8080, SLUICE_SERVICE_HOST=...
 _SERVICE_LINK_NAME = re.compile(
@@ -29,6 +26,15 @@ def is_service_link(name: str, value: str) -> bool:
         _SERVICE_LINK_NAME.fullmatch(name)
         or (name.endswith("_PORT") and _SERVICE_LINK_VALUE.fullmatch(value))
     )
+
+
+def without_service_links(environment: Mapping[str, str | None]) -> dict[str, str | None]:
+    """What an operator may have written."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not is_service_link(name.upper(), value or "")
+    }
 
 
 def unknown_name_problems(given: Mapping[str, str | None], known: Collection[str]) -> list[str]:

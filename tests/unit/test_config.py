@@ -114,6 +114,63 @@ def test_a_kubernetes_service_of_our_name_changes_nothing(env: pytest.MonkeyPatc
             "GET",
             "SLUICE_EXPOSE=GET: 'GET' must be a method and a path, such as 'GET /health'",
         ),
+        (
+            "MAX_PREFILL_TOKENS",
+            "8k",
+            "SLUICE_MAX_PREFILL_TOKENS=8k: must be a whole number from 1 to 1000000000",
+        ),
+        (
+            "MAX_KV_TOKENS",
+            "all",
+            "SLUICE_MAX_KV_TOKENS=all: must be a whole number from 1 to 1000000000, or auto",
+        ),
+        ("ADAPTIVE", "maybe", "SLUICE_ADAPTIVE=maybe: must be true or false"),
+        ("RETRY_BUDGET", "20", "SLUICE_RETRY_BUDGET=20: must be a number from 0 to 1"),
+        (
+            "PRIORITY_HEADER",
+            "my header",
+            (
+                "SLUICE_PRIORITY_HEADER=my header: must be a header name: "
+                "at most 64 letters, digits and dashes, no blanks"
+            ),
+        ),
+        (
+            "TENANT_HEADER",
+            "Authorization",
+            (
+                "SLUICE_TENANT_HEADER=Authorization: must be a header of its own; "
+                "this one already has a meaning here"
+            ),
+        ),
+        (
+            "TENANT_HEADER",
+            "x-sluice-priority",
+            (
+                "SLUICE_TENANT_HEADER=x-sluice-priority: must differ from "
+                "SLUICE_PRIORITY_HEADER=x-sluice-priority, one header cannot say both"
+            ),
+        ),
+        (
+            "TENANT_MAX_IN_FLIGHT",
+            "58",
+            (
+                "SLUICE_TENANT_MAX_IN_FLIGHT=58: must be at most SLUICE_MAX_IN_FLIGHT=57, "
+                "or it never holds anybody back"
+            ),
+        ),
+        (
+            "TENANT_WEIGHTS",
+            "gold:0",
+            ("SLUICE_TENANT_WEIGHTS=gold:0: 'gold:0' must end in a weight above 0, at most 1000"),
+        ),
+        (
+            "TENANT_WEIGHTS",
+            "gold:3",
+            (
+                "SLUICE_TENANT_WEIGHTS: 'gold' is nobody's name while neither SLUICE_API_KEYS "
+                "nor SLUICE_TENANT_HEADER, one of which must be set, tells tenants apart"
+            ),
+        ),
         ("PROT", "1", "SLUICE_PROT: no such setting; did you mean SLUICE_PORT?"),
         (
             "REDIS_URL",
@@ -211,6 +268,9 @@ def test_an_override_that_is_no_setting_is_a_mistake_of_ours() -> None:
 
 def test_the_table_has_every_setting_with_its_value_and_source(env: pytest.MonkeyPatch) -> None:
     env.setenv("SLUICE_EXPOSE", "GET /health,POST /invocations")
+    env.setenv("SLUICE_TENANT_HEADER", "X-Tenant")
+    env.setenv("SLUICE_TENANT_WEIGHTS", "gold:3,free:.5")
+    env.setenv("SLUICE_MAX_KV_TOKENS", "auto")
     rows = {row.variable: row for row in settings_table(load_settings({"port": 9000}))}
     assert list(rows) == [variable_name(field) for field in Settings.model_fields]
     assert (rows["SLUICE_PORT"].value, rows["SLUICE_PORT"].source) == ("9000", "flag")
@@ -219,6 +279,10 @@ def test_the_table_has_every_setting_with_its_value_and_source(env: pytest.Monke
     assert rows["SLUICE_QUEUE_TIMEOUT"].value == "5"
     assert rows["SLUICE_QUEUE_TIMEOUT"].unit == "seconds"
     assert rows["SLUICE_EXPOSE"].value == "GET /health, POST /invocations"
+    assert rows["SLUICE_TENANT_HEADER"].value == "x-tenant"
+    assert rows["SLUICE_TENANT_WEIGHTS"].value == "gold:3, free:0.5"
+    assert rows["SLUICE_MAX_KV_TOKENS"].value == "auto"
+    assert rows["SLUICE_RETRY_BUDGET"].value == "0.2"
     assert rows["SLUICE_SHADOW"].value == "false"
     assert rows["SLUICE_TOTAL_TIMEOUT"].value == ""
     assert all(row.meaning for row in rows.values())

@@ -44,6 +44,14 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "max_queue_depth": 57,
         "queue_timeout": 5.0,
         "overload_status": 503,
+        "max_prefill_tokens": None,
+        "max_kv_tokens": None,
+        "adaptive": False,
+        "retry_budget": 0.2,
+        "priority_header": "x-sluice-priority",
+        "tenant_header": None,
+        "tenant_max_in_flight": None,
+        "tenant_weights": (),
         "api_keys": None,
         "api_keys_file": None,
         "max_body_bytes": 64 * 1024 * 1024,
@@ -95,7 +103,16 @@ def test_the_queue_is_as_long_as_the_limit_unless_it_is_set() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"max_in_flight": 64}, {"max_num_seqs": 1}, {"max_num_seqs": None}, {"admin_port": 8080}],
+    [
+        {"max_in_flight": 64},
+        {"max_num_seqs": 1},
+        {"max_num_seqs": None},
+        {"admin_port": 8080},
+        {"tenant_header": "X-Sluice-Priority"},
+        {"max_in_flight": 8, "tenant_max_in_flight": 9},
+        {"tenant_weights": "gold:3"},
+        {"tenant_weights": "gold:3", "api_keys": "a:sk-1"},
+    ],
 )
 def test_what_does_not_go_together_is_refused(values: dict[str, object]) -> None:
     assert faults(**values) == {""}
@@ -142,6 +159,14 @@ def test_zero_means_never_wait(field: str) -> None:
         ("headroom", ["0", "1", "1.5", "-0.1", "nan", "inf"]),
         ("max_body_bytes", ["0", "64MB", "1e20"]),
         ("overload_status", ["500", "200", "busy", "-503", ""]),
+        ("max_prefill_tokens", ["0", "-1", "auto", "1000000001", "8k"]),
+        ("max_kv_tokens", ["0", "-1", "automatic", "1000000001", "nan"]),
+        ("adaptive", ["sometimes"]),
+        ("retry_budget", ["-0.1", "1.1", "nan", "inf", "20%"]),
+        ("priority_header", ["x priority", "Authorization", "host"]),
+        ("tenant_header", ["x:tenant", "Content-Length", "x-request-id", "connection"]),
+        ("tenant_max_in_flight", ["0", "-1", "1.5", "1000001"]),
+        ("tenant_weights", ["gold", "gold:0", "a:1,a:2"]),
         ("upstream_client", ["aiohttp"]),
         ("upstream_urls", ["127.0.0.1:8000", "ftp://x", "http://u:p@x", "http://x?a=1", "http://"]),
         ("upstream_api_key", ["a b"]),
@@ -173,6 +198,15 @@ def test_a_value_out_of_range_is_refused(field: str, values: list[str]) -> None:
         ("expose", "POST /invocations", (("POST", "/invocations"),)),
         ("queue_timeout", "0.25", 0.25),
         ("workers", "1", 1),
+        ("max_prefill_tokens", "32768", 32_768),
+        ("max_kv_tokens", "500000", 500_000),
+        ("max_kv_tokens", "Auto", "auto"),
+        ("adaptive", "true", True),
+        ("retry_budget", "0", 0.0),
+        ("retry_budget", "1", 1.0),
+        ("priority_header", "X-Priority", "x-priority"),
+        ("tenant_header", "X-Tenant", "x-tenant"),
+        ("tenant_max_in_flight", "57", 57),
     ],
 )
 def test_a_value_is_read_as_it_is_written(field: str, written: str, value: object) -> None:
@@ -181,6 +215,21 @@ def test_a_value_is_read_as_it_is_written(field: str, written: str, value: objec
 
 def test_there_is_one_engine() -> None:
     assert settings(upstream_urls="http://gpu:1").upstream_url == "http://gpu:1"
+
+
+def test_weights_are_read_exactly_and_by_tenant() -> None:
+    effective = settings(tenant_header="x-tenant", tenant_weights="gold:3, free:0.1")
+    assert effective.tenant_weights == (("gold", 3.0), ("free", 0.1))
+    assert effective.weights_by_tenant == {"gold": 3.0, "free": 0.1}
+    assert settings().weights_by_tenant == {}
+
+
+def test_tenants_are_client_keys_unless_a_header_names_them(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("b:sk-2\n")
+    by_key = settings(api_keys="a:sk-1", api_keys_file=file, tenant_weights="a:1,b:2")
+    assert by_key.weights_by_tenant == {"a": 1.0, "b": 2.0}
+    settings(api_keys="a:sk-1", tenant_header="x-tenant", tenant_weights="gold:3")
 
 
 # Keys --------------------------------------------------------------------------------------------

@@ -10,7 +10,10 @@ from click.testing import CliRunner, Result
 
 from proxy.cli.settings_options import settings_options
 
-FIELDS = ("port", "shadow", "upstream_client", "queue_timeout", "trace_file", "overload_status")
+FIELDS = (
+    *("port", "shadow", "upstream_client", "queue_timeout", "trace_file", "overload_status"),
+    *("max_kv_tokens", "tenant_max_in_flight", "tenant_weights"),
+)
 
 
 def run(*arguments: str) -> tuple[dict[str, Any], Result]:
@@ -43,6 +46,17 @@ def test_each_kind_of_setting_has_its_kind_of_flag() -> None:
         "overload_status": "429",
         "other": None,
     }
+
+
+@pytest.mark.parametrize("given", ["auto", "50000"])
+def test_a_number_or_a_word_is_left_for_the_settings_to_judge(given: str) -> None:
+    seen, _ = run("--max-kv-tokens", given, "--tenant-weights", "a:1")
+    assert seen == {"max_kv_tokens": given, "tenant_weights": "a:1", "other": None}
+
+
+def test_a_number_that_may_be_unset_is_a_number() -> None:
+    seen, _ = run("--tenant-max-in-flight", "4")
+    assert seen == {"tenant_max_in_flight": 4, "other": None}
 
 
 def test_a_switch_can_be_switched_off() -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.env_values.combinations import limit_problems, listener_problems
+from proxy.env_values.combinations import (
+    header_problems,
+    limit_problems,
+    listener_problems,
+    tenant_cap_problems,
+    tenant_weight_problems,
+)
 
 
 @pytest.mark.parametrize(("max_num_seqs", "max_in_flight"), [(2, 1), (64, 63), (None, 1)])
@@ -46,3 +52,44 @@ def test_different_addresses_may_have_the_same_port() -> None:
 
 def test_any_free_port_is_never_the_same() -> None:
     assert list(listener_problems("0.0.0.0", 0, "0.0.0.0", 0)) == []
+
+
+def test_one_header_does_not_name_both_priority_and_tenant() -> None:
+    (problem,) = header_problems("x-a", "x-a")
+    assert problem.startswith("SLUICE_TENANT_HEADER=x-a: must differ from SLUICE_PRIORITY_HEADER")
+    assert list(header_problems("x-a", "x-b")) == []
+    assert list(header_problems("x-a", None)) == []
+
+
+def test_a_cap_above_the_limit_would_hold_nobody_back_and_is_refused_naming_both() -> None:
+    (problem,) = tenant_cap_problems(9, 8)
+    assert problem.startswith("SLUICE_TENANT_MAX_IN_FLIGHT=9: must be at most")
+    assert "SLUICE_MAX_IN_FLIGHT=8" in problem
+
+
+@pytest.mark.parametrize(("cap", "limit"), [(None, 8), (8, 8), (1, 8), (9, 0)])
+def test_a_cap_within_the_limit_is_sound(cap: int | None, limit: int) -> None:
+    """A limit of 0 is a missing one, which has a line of its own."""
+    assert list(tenant_cap_problems(cap, limit)) == []
+
+
+def test_a_weight_for_a_name_that_no_key_has_is_one_line() -> None:
+    (problem,) = tenant_weight_problems(["gold", "a", "tin"], None, ["a", "b"])
+    assert problem.startswith("SLUICE_TENANT_WEIGHTS: 'gold', 'tin' must be the name of a client")
+    assert "SLUICE_TENANT_HEADER" in problem
+
+
+def test_weights_without_anything_that_tells_tenants_apart_are_refused() -> None:
+    (problem,) = tenant_weight_problems(["gold"], None, [])
+    assert "SLUICE_API_KEYS" in problem
+    assert "SLUICE_TENANT_HEADER" in problem
+
+
+@pytest.mark.parametrize(
+    ("weighted", "tenant_header", "key_names"),
+    [([], None, []), (["a"], None, ["a", "b"]), (["gold"], "x-tenant", []), (["c"], "x-t", ["a"])],
+)
+def test_a_weight_for_somebody_who_may_come_is_sound(
+    weighted: list[str], tenant_header: str | None, key_names: list[str]
+) -> None:
+    assert list(tenant_weight_problems(weighted, tenant_header, key_names)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.env_values.names import is_service_link, unknown_name_problems
+from proxy.env_values.names import is_service_link, unknown_name_problems, without_service_links
 
 KNOWN = ["SLUICE_PORT", "SLUICE_ADMIN_PORT", "SLUICE_MAX_IN_FLIGHT"]
 
@@ -32,21 +32,7 @@ def test_an_empty_variable_is_unset() -> None:
     assert problem("SLUICE_QUX", "") == ""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "SLUICE_MAX_PREFILL_TOKENS",
-        "SLUICE_MAX_KV_TOKENS",
-        "SLUICE_ADAPTIVE",
-        "SLUICE_RETRY_BUDGET",
-        "SLUICE_PRIORITY_HEADER",
-        "SLUICE_TENANT_HEADER",
-        "SLUICE_TENANT_MAX_IN_FLIGHT",
-        "SLUICE_TENANT_WEIGHTS",
-        "SLUICE_REDIS_URL",
-        "SLUICE_CLUSTER",
-    ],
-)
+@pytest.mark.parametrize("name", ["SLUICE_REDIS_URL", "SLUICE_CLUSTER"])
 def test_a_setting_of_a_later_version_is_said_to_be_one(name: str) -> None:
     assert problem(name) == f"{name}: arrives in a later version; this one does not know it yet"
 
@@ -73,6 +59,16 @@ KUBERNETES_WRITES = {
 def test_variables_that_kubernetes_writes_for_a_service_of_our_name_are_not_ours() -> None:
     assert unknown_name_problems(KUBERNETES_WRITES, KNOWN) == []
     assert all(is_service_link(name, value) for name, value in KUBERNETES_WRITES.items())
+
+
+def test_what_kubernetes_writes_is_left_out_and_the_rest_stays() -> None:
+    given = {"SLUICE_HOST": "::", "sluice_port": "8080", "PATH": "/bin", "SLUICE_QUX": None}
+    assert without_service_links(KUBERNETES_WRITES | given) == {
+        "SLUICE_HOST": "::",
+        "sluice_port": "8080",
+        "PATH": "/bin",
+        "SLUICE_QUX": None,
+    }
 
 
 @pytest.mark.parametrize(
