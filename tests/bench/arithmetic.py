@@ -13,18 +13,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle of the rounds, with the least and the most of them."""
+    """The middle of the rounds, with the least and the most of them.
+
+    `missing`: rounds that have no value, so that the middle is of fewer.
+    """
 
     median: float
     least: float
     most: float
+    missing: int = 0
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread | None:
+    def of(cls, values: Sequence[float], rounds: int) -> Spread | None:
         """None of no values: absent is not zero."""
         if not values:
             return None
-        return cls(statistics.median(values), min(values), max(values))
+        return cls(statistics.median(values), min(values), max(values), rounds - len(values))
 
 
 def percentile(sorted_values: Sequence[float], share: float) -> float:

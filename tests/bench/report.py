@@ -41,18 +41,21 @@ def page(figures: Sequence[Figure], results: Results, setting: Setting) -> str:
 
 
 def goal_section(figures: Iterable[Figure], results: Results) -> str:
-    """Every goal with what was measured, and one line that says which were missed."""
+    """Every goal with what was measured, and which of them were missed or not measured."""
     goals, columns = goals_of(figures)
-    rows, missed = [], []
+    rows = []
+    by_verdict: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
     for goal in goals:
         mine = goal.measure(results, columns, SLUICE)
         verdict = goal.judge(mine)
         other = goal.measure(results, columns, SLUICE_OTHER)
         rows.append((goal.text, goal.wanted, spread_text(mine), verdict, spread_text(other)))
-        if verdict is not Verdict.REACHED:
-            missed.append(f"{goal.text} ({goal.wanted})")
+        by_verdict[verdict].append(f"{goal.text} ({goal.wanted})")
     heading = ("figure", "goal", f"Python {GOAL_PYTHON}", "", f"Python {OTHER_PYTHON}")
-    summary = "Falls short: " + "; ".join(missed) + "." if missed else "Every goal is reached."
+    missed, unknown = by_verdict[Verdict.MISSED], by_verdict[Verdict.NOT_MEASURED]
+    said = [f"Falls short: {'; '.join(missed)}."] if missed else []
+    said += [f"Not measured: {'; '.join(unknown)}."] if unknown else []
+    summary = "\n\n".join(said or ["Every goal is reached."])
     return f"## Goals\n\n{table(heading, rows)}\n\n{summary}"
 
 
@@ -105,9 +108,12 @@ def spread_text(
     def number(value: float) -> str:
         return significant(value) if digits is None else f"{value:,.{digits}f}"
 
-    if spread.least == spread.most:
-        return number(spread.median)
-    return f"{number(spread.median)} ({number(spread.least)} to {number(spread.most)})"
+    said = []
+    if spread.least != spread.most:
+        said.append(f"{number(spread.least)} to {number(spread.most)}")
+    if spread.missing:
+        said.append(f"{spread.missing} rounds without")
+    return f"{number(spread.median)} ({', '.join(said)})" if said else number(spread.median)
 
 
 def significant(value: float, figures: int = 3) -> str:
@@ -120,7 +126,7 @@ def significant(value: float, figures: int = 3) -> str:
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heading, ["---"] * len(heading), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
+    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in one)}|" for one in lines)
 
 
 def _run(setting: Setting) -> str:

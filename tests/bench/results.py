@@ -20,8 +20,10 @@ class Results:
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
         self._why_not: dict[tuple[str, str], str] = {}
+        self._rounds: set[int] = set()
 
     def add(self, contender: str, round_number: int, measured: Mapping[str, float]) -> None:
+        self._rounds.add(round_number)
         for key, value in measured.items():
             self._values[key, contender][round_number] = value
 
@@ -40,8 +42,9 @@ class Results:
         return values
 
     def spread(self, column: Column, contender: str) -> Spread | None:
-        return Spread.of(list(self.by_round(column, contender).values()))
+        return Spread.of(list(self.by_round(column, contender).values()), len(self._rounds))
 
     def ratio(self, column: Column, contender: str, to: str = VLLM_ROUTER) -> Spread | None:
         """Of the same rounds; None where either was not measured."""
-        return Spread.of(ratios(self.by_round(column, contender), self.by_round(column, to)))
+        in_rounds = ratios(self.by_round(column, contender), self.by_round(column, to))
+        return Spread.of(in_rounds, len(self._rounds))

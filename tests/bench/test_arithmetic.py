@@ -6,11 +6,15 @@ from tests.bench.arithmetic import Spread, added, percentile, ratios
 
 
 def test_a_spread_is_the_middle_round_with_the_least_and_the_most() -> None:
-    assert Spread.of([3.0, 1.0, 2.0]) == Spread(median=2.0, least=1.0, most=3.0)
+    assert Spread.of([3.0, 1.0, 2.0], 3) == Spread(median=2.0, least=1.0, most=3.0)
 
 
 def test_no_rounds_have_no_spread() -> None:
-    assert Spread.of([]) is None
+    assert Spread.of([], 3) is None
+
+
+def test_rounds_without_a_value_are_told_of() -> None:
+    assert Spread.of([1.0, 3.0], 5) == Spread(2.0, 1.0, 3.0, missing=3)
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 2.0), (0.75, 3.0), (0.99, 4.0), (0.0, 1.0)])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.arithmetic import Spread
-from tests.bench.contenders import DIRECT, SLUICE, SLUICE_OTHER, VLLM_ROUTER, Contender
+from tests.bench.contenders import DIRECT, FASTAPI, SLUICE, SLUICE_OTHER, VLLM_ROUTER, Contender
 from tests.bench.figure import Bench, Column, Figure
 from tests.bench.report import (
     Setting,
@@ -45,7 +45,7 @@ def results() -> Results:
 
 
 def test_a_table_is_markdown() -> None:
-    assert table(("a", ""), [("1", "2")]) == "| a | |\n| --- | --- |\n| 1 | 2 |"
+    assert table(("a", "", ""), [("1", "2", "")]) == "| a | | |\n| --- | --- | --- |\n| 1 | 2 | |"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,7 @@ def test_three_figures_are_shown_and_no_whole_digit_is_lost(value: float, text: 
 def test_a_spread_shows_least_and_most_where_there_are_several() -> None:
     assert spread_text(Spread(2.0, 1.0, 4.0), digits=1) == "2.0 (1.0 to 4.0)"
     assert spread_text(Spread(2.0, 2.0, 2.0), digits=1) == "2.0"
+    assert spread_text(Spread(2.0, 2.0, 2.0, missing=3), digits=1) == "2.0 (3 rounds without)"
     assert spread_text(None) == "not measured"
 
 
@@ -88,8 +89,8 @@ def test_a_goal_that_was_missed_is_flagged_and_named_once_more(results: Results)
     assert "| at least 1.2 x vllm-router | 1.50 (1.00 to 2.00) | reached | not measured |" in text
     assert "| at most 0.85 x vllm-router | 0.900 | MISSED | not measured |" in text
     assert text.endswith(
-        "Falls short: requests/s on one core (at least 40 x FastAPI + httpx); "
-        "CPU per request (at most 0.85 x vllm-router)."
+        "Falls short: CPU per request (at most 0.85 x vllm-router).\n\n"
+        "Not measured: requests/s on one core (at least 40 x FastAPI + httpx)."
     )
 
 
@@ -110,3 +111,16 @@ def test_the_page_says_where_how_and_with_what(results: Results) -> None:
     ):
         assert part in text
     assert text.endswith("|\n")
+
+
+def test_what_was_not_measured_is_not_called_missed() -> None:
+    text = goal_section([FIGURE], Results())
+    assert "Falls short" not in text
+    assert "Not measured: requests/s on one core (at least 1.2 x vllm-router);" in text
+
+
+def test_with_every_goal_reached_that_is_all_it_says(results: Results) -> None:
+    for number in (1, 2):
+        results.add(SLUICE, number, {"requests_per_s": 9000.0})
+        results.add(FASTAPI, number, {"requests_per_s": 100.0})
+    assert goal_section([FIGURE], results).endswith("\n\nEvery goal is reached.")
