@@ -12,6 +12,7 @@ from proxy.admission.controller import AdmissionController
 from proxy.admission.limits.fixed import FixedLimit
 from proxy.admission.outcome import Reason
 from proxy.admission.retry_after import draw_retry_after
+from proxy.admission.retry_budget import RetryBudget
 from proxy.edge.api_keys import ApiKeys
 from proxy.edge.client_watch import LateListeners
 from proxy.edge.drain import Drain
@@ -125,6 +126,7 @@ def build(
         max_queue_depth=settings.max_queue_depth,
         clock=loop.time,
         observer=metrics,
+        retry_budget=RetryBudget(settings.retry_budget),
         shadow=settings.shadow,
     )
     drain = Drain()
@@ -147,7 +149,7 @@ def build(
         local_app=public_app(health),
         routes=routes,
         keys=ApiKeys({who: key.get_secret_value() for who, key in settings.client_keys.items()}),
-        header_reader=HeaderReader(),
+        header_reader=HeaderReader(settings.priority_header, settings.tenant_header or ""),
         intake=_intake(settings),
         controller=controller,
         engines=engines,
