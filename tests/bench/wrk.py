@@ -49,7 +49,9 @@ class WrkReport:
 
     def without_errors(self) -> WrkReport:
         """Itself. Raises NotMeasuredError rather than let errors pass for speed."""
-        if self.refused or self.broken or not self.requests:
+        if not self.requests:
+            raise NotMeasuredError(f"no answer within the window {self.broken}".strip())
+        if self.refused or self.broken:
             raise NotMeasuredError(
                 f"{self.refused} of {self.requests} requests refused {self.broken}".strip()
             )
