@@ -36,8 +36,12 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Engine:
+    """`group`: its process group, and `core` is its alone."""
+
     kind: Kind
     port: int
+    core: int
+    group: int
 
     @property
     def url(self) -> str:
@@ -49,8 +53,8 @@ def running_engine(
     kind: Kind, core: int, scratch: Path, max_num_queued_reqs: int | None = None
 ) -> Iterator[Engine]:
     """The process is started; until_ready() waits until it serves."""
-    engine = Engine(kind, free_port())
-    command, environment = _launch(engine, core)
+    port = free_port()
+    command, environment = _launch(kind, port, core)
     if max_num_queued_reqs is not None:
         command = (*command, "--max-num-queued-reqs", str(max_num_queued_reqs))
     with (scratch / f"{kind}.log").open("wb") as log:
@@ -64,18 +68,18 @@ def running_engine(
             start_new_session=True,
         )
     try:
-        yield engine
+        yield Engine(kind, port, core, process.pid)
     finally:
         _stop(process)
 
 
-def _launch(engine: Engine, core: int) -> tuple[tuple[str, ...], Mapping[str, str]]:
+def _launch(kind: Kind, port: int, core: int) -> tuple[tuple[str, ...], Mapping[str, str]]:
     shape = ("--max-num-seqs", str(MAX_NUM_SEQS), "--max-model-len", str(MAX_MODEL_LEN))
-    if engine.kind is Kind.VLLM:
+    if kind is Kind.VLLM:
         home = vllm_home()
-        return vllm_command(home, engine.port, *shape), vllm_environment(home, core)
+        return vllm_command(home, port, *shape), vllm_environment(home, core)
     return (
-        *(sys.executable, "-m", "proxy", "sim", "--port", str(engine.port)),
+        *(sys.executable, "-m", "proxy", "sim", "--port", str(port)),
         *("--served-model-name", MODEL, "--step-ms", str(_SIM_STEP_MS), "--exit-with-stdin"),
         *shape,
     ), clean_environment({})

@@ -50,7 +50,7 @@ def _judge(results: Results, times: float, goal: Goal) -> Judged:
     mine = results.by_round(Row(SDK, times, SLUICE), goal.key)
     if goal.to == HAPROXY_WAY.name:
         theirs = results.by_round(Row(SDK, times, HAPROXY_WAY), goal.key)
-        measured = Spread.of(ratios(mine, theirs))
+        measured = Spread.of(ratios(mine, theirs), results.rounds)
     else:
-        measured = Spread.of(list(mine.values()))
+        measured = Spread.of(list(mine.values()), results.rounds)
     return Judged(times, goal, measured, goal.judge(measured))

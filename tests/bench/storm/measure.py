@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import resource
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tests.bench.storm.clients import Crowd
 from tests.bench.storm.closed_loop import RAMP_S
 from tests.bench.storm.engine_watch import until_idle, watching
 from tests.bench.storm.engines import until_ready
+from tests.bench.storm.noise import CoreNoise
 from tests.bench.storm.recovery import until_normal
 from tests.bench.storm.rows import LIMITS
 
@@ -49,8 +51,9 @@ class Place:
 class Storm:
     """What one storm showed; the columns of the table are computed from it.
 
-    `offered_per_s` is the rate that was meant. `unread` may be below zero by those whose last token
-    was counted late. `client_share` is what this process took of its core.
+    `offered_per_s` is the rate that was meant. `left`: requests that still had no answer when the
+    measurement ended. `client_share` is what this process took of its core; `noise_shares` what
+    others took of the engine's core and of this one.
     """
 
     offered_per_s: float
@@ -63,6 +66,7 @@ class Storm:
     normal_after_s: float
     left: int
     client_share: float
+    noise_shares: tuple[float, float]
 
     def columns(self) -> dict[str, float]:
         """Without those that there is nothing to compute from."""
@@ -79,6 +83,8 @@ class Storm:
             "unread": float(self.unread),
             "normal_after_s": self.normal_after_s,
             "client_share": self.client_share,
+            "engine_noise": self.noise_shares[0],
+            "noise": self.noise_shares[1],
         }
         if first_bytes:
             columns["first_byte_s"] = percentile(first_bytes, 0.99)
@@ -92,16 +98,19 @@ class Storm:
 async def measure(place: Place, row: Row, per_s: float, seconds: float, seed: int) -> Storm:
     """Starts the way to the engine anew. Raises NotMeasuredError when that or the engine fails."""
     loop = asyncio.get_running_loop()
-    with _started(place, row.way) as port:
+    with _started(place, row.way) as (port, group):
         await until_ready(port, _READY_WITHIN_S, place.scratch / _LOG)
         before = await until_idle(place.engine.port, IDLE_WITHIN_S)
         async with (
             Crowd(port, row.manner, random.Random(seed)) as crowd,
             watching(place.engine.port) as watch,
         ):
+            engine_noise = CoreNoise(place.engine.core, [place.engine.group])
+            noise = CoreNoise(place.core, [os.getpgrp(), group])
             cpu_s, began_at = _own_cpu_s(), loop.time()
             await crowd.arrive(per_s, seconds)
             ended_at, client_share = loop.time(), (_own_cpu_s() - cpu_s) / seconds
+            noise_shares = engine_noise.share(), noise.share()
             recovery = await until_normal(port, NORMAL_WITHIN_S)
             left = await crowd.until_gone(_GONE_WITHIN_S)
         after = await until_idle(place.engine.port, IDLE_WITHIN_S)
@@ -118,6 +127,7 @@ async def measure(place: Place, row: Row, per_s: float, seconds: float, seed: in
         normal_after_s=recovery.after_s,
         left=left,
         client_share=client_share,
+        noise_shares=noise_shares,
     )
 
 
@@ -125,15 +135,17 @@ _LOG = "contender.log"
 
 
 @contextlib.contextmanager
-def _started(place: Place, way: Way) -> Iterator[int]:
+def _started(place: Place, way: Way) -> Iterator[tuple[int, int]]:
+    """The port that clients ask, and the process group behind it; group 0 where nothing runs."""
     contender = way.launched()
     if contender.launch is None:
-        yield place.engine.port
+        yield place.engine.port, 0
         return
     wiring = Wiring(free_port(), place.engine.url, LIMITS, place.scratch)
     launch = contender.launch(place.peers, wiring)
-    with running(place.core, launch.command, launch.environment, place.scratch / _LOG):
-        yield wiring.port
+    log = place.scratch / _LOG
+    with running(place.core, launch.command, launch.environment, log) as group:
+        yield wiring.port, group
 
 
 def _own_cpu_s() -> float:

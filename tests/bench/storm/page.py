@@ -58,16 +58,21 @@ def _of(manner: Manner, listed: Sequence[Row]) -> list[Row]:
 
 
 def _reference(results: Results, times: Sequence[float]) -> str:
-    loop = spread_text(Spread.of(results.references), 2)
+    loop = spread_text(Spread.of(results.references, len(results.references)), 2)
     offered = ", ".join(
         f"{one:g} x was {spread_text(results.offered_at(one), 1)} requests/s" for one in times
     )
-    share = results.most("client_share")
-    busy = "not measured" if share is None else f"at most {share:.0%} of their core"
     return (
         f"Closed loop of {LIMITS.in_flight} clients: {loop} answers/s. Offered: {offered}. "
-        f"The clients took {busy}."
+        f"The clients took {_share(results, 'client_share')} of their core. What is not of this "
+        f"measurement took {_share(results, 'engine_noise')} of the engine's core, and "
+        f"{_share(results, 'noise')} of the other."
     )
+
+
+def _share(results: Results, key: str) -> str:
+    most = results.most(key)
+    return "an unknown share" if most is None else f"at most {most:.1%}"
 
 
 def _goals(results: Results, times: Sequence[float]) -> str:

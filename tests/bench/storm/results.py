@@ -42,19 +42,22 @@ class Results:
         self._values: dict[tuple[Row, str], dict[int, float]] = defaultdict(dict)
         self.references: list[float] = []
         self.why_not: dict[Row, str] = {}
+        self.rounds = 0
 
     def add(self, row: Row, number: int, measured: Mapping[str, float]) -> None:
+        self.rounds = max(self.rounds, number)
         for key, value in measured.items():
             self._values[row, key][number] = value
 
-    def failed(self, row: Row, why: str) -> None:
+    def failed(self, row: Row, number: int, why: str) -> None:
+        self.rounds = max(self.rounds, number)
         self.why_not[row] = why
 
     def by_round(self, row: Row, key: str) -> dict[int, float]:
         return self._values.get((row, key), {})
 
     def spread(self, row: Row, key: str) -> Spread | None:
-        return Spread.of(list(self.by_round(row, key).values()))
+        return Spread.of(list(self.by_round(row, key).values()), self.rounds)
 
     def most(self, key: str) -> float | None:
         """Over all rows and rounds."""
@@ -68,4 +71,4 @@ class Results:
             if key == "offered_per_s" and row.times == times
             for value in by_round.values()
         ]
-        return Spread.of(found)
+        return Spread.of(found, len(found))

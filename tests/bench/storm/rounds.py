@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import dataclass
 from itertools import groupby
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 # Of a storm's length: enough answers that one more or less is a hundredth.
 _LOOP_SHARE = 0.3
+# What a measurement may take beside the storm itself: to start, to come to rest, twice to be idle.
+_LONGEST_BESIDE_S = 240.0
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,12 @@ class Plan:
     rows: Sequence[Row]
     seconds: float
 
-    def by_engine(self, number: int) -> Iterator[tuple[int | None, Iterable[Row]]]:
+    def by_engine(self, number: int) -> Iterator[tuple[int | None, list[Row]]]:
         """The rows for each flag that an engine is started with; every other round backwards."""
         order = self.rows if number % 2 else self.rows[::-1]
         ordered = sorted(order, key=lambda row: row.way.max_num_queued_reqs or 0)
-        return groupby(ordered, key=lambda row: row.way.max_num_queued_reqs)
+        for flag, group in groupby(ordered, key=lambda row: row.way.max_num_queued_reqs):
+            yield flag, list(group)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class Rounds:
             except NotMeasuredError as why:
                 _say(f"{number} {self.kind}: the engine gave up: {why}")
                 for row in listed:
-                    self.results.failed(row, str(why))
+                    if number not in self.results.by_round(row, "ratio"):
+                        self.results.failed(row, number, f"{why}")
 
     async def _measure_all(
         self, engine: Engine, listed: Iterable[Row], seconds: float, number: int
@@ -69,11 +74,13 @@ class Rounds:
         before = await self._loop(engine, seconds)
         for row in listed:
             try:
-                storm = await measure(place, row, row.times * before.per_s, seconds, seed=number)
+                async with asyncio.timeout(seconds + _LONGEST_BESIDE_S):
+                    per_s = row.times * before.per_s
+                    storm = await measure(place, row, per_s, seconds, seed=number)
             # A proxy that falls over under load may do so in any way, and must not end the run.
             except (NotMeasuredError, OSError) as why:
                 told = f"{why}" or type(why).__name__
-                self.results.failed(row, told)
+                self.results.failed(row, number, told)
                 _say(f"{number} {self.kind}: {row.name}: not measured: {told}")
                 before = await self._loop(engine, seconds)
                 continue
