@@ -65,8 +65,8 @@ def test_the_core_the_formats_and_the_pure_models_are_kept_clean() -> None:
 
 
 def test_every_policy_is_told_the_time() -> None:
-    for module in ("proxy.admission.limits", "proxy.admission.disciplines"):
-        assert forbidden_to(module) >= {"asyncio", "time", "datetime"}
+    for module in ("limits", "disciplines", "fairness"):
+        assert forbidden_to(f"proxy.admission.{module}") >= {"asyncio", "time", "datetime"}
 
 
 def test_vllm_is_never_imported() -> None:

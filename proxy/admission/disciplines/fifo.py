@@ -18,22 +18,26 @@ class Fifo(Generic[W]):
 
     # An OrderedDict is a linked list with an index: the head and any removal cost the same at
     # every depth. A plain dict searches its deleted entries for the head, a deque for the waiter.
-    __slots__ = ("_queued_seats", "_waiters")
+    __slots__ = ("_waiters", "queued_seats")
 
     def __init__(self) -> None:
         self._waiters: OrderedDict[W, None] = OrderedDict()
-        self._queued_seats = 0
+        self.queued_seats = 0
 
     def add(self, waiter: W) -> None:
         self._waiters[waiter] = None
-        self._queued_seats += waiter.width
+        self.queued_seats += waiter.width
 
     def remove(self, waiter: W) -> None:
         del self._waiters[waiter]
-        self._queued_seats -= waiter.width
+        self.queued_seats -= waiter.width
 
     def head(self) -> W | None:
         return next(iter(self._waiters), None)
+
+    def newest(self) -> W | None:
+        """The one that came last."""
+        return next(reversed(self._waiters), None)
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -57,7 +61,7 @@ class Fifo(Generic[W]):
 
     def seats_ahead(self, request: AdmissionRequest) -> int:
         del request
-        return self._queued_seats
+        return self.queued_seats
 
     def yields_to(self, request: AdmissionRequest) -> W | None:
         del request

@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 from proxy.admission.disciplines.fifo import Fifo
+from proxy.admission.disciplines.priority import PriorityDiscipline
 from proxy.admission.limits.fixed import FixedLimit
 from proxy.admission.ports import AdmissionObserver, Discipline, Limit
 from proxy.admission.shadow import _GhostObserver
@@ -19,6 +20,7 @@ from tests.support.admission import MovableLimit, RecordingObserver
         (AdmissionObserver, RecordingObserver),
         (AdmissionObserver, _GhostObserver),
         (Discipline, Fifo),
+        (Discipline, PriorityDiscipline),
     ],
 )
 def test_an_implementation_offers_every_method_of_its_port(

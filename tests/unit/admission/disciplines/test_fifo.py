@@ -1,46 +1,57 @@
+"""What Fifo does beyond what every discipline does (tests/conformance/test_discipline.py)."""
+
 from __future__ import annotations
 
-import pytest
-
 from proxy.admission.disciplines.fifo import Fifo
+from proxy.admission.request import Priority
+from tests.support.queued import QueuedStub
 
 
-def fifo_of(waiters: str) -> Fifo[str]:
-    fifo = Fifo[str]()
+def fifo_of(*waiters: QueuedStub) -> Fifo[QueuedStub]:
+    fifo = Fifo[QueuedStub]()
     for waiter in waiters:
         fifo.add(waiter)
     return fifo
 
 
-def test_nobody_is_the_head_of_an_empty_queue() -> None:
-    assert Fifo[str]().head() is None
-    assert len(Fifo[str]()) == 0
+def test_the_order_is_that_of_arrival_whatever_tenant_and_priority() -> None:
+    low = QueuedStub(tenant="t", priority=Priority.LOW)
+    high = QueuedStub(tenant="u", priority=Priority.HIGH)
+    fifo = fifo_of(low, high)
+    assert fifo.head() is low
+    fifo.remove(low)
+    assert fifo.head() is high
 
 
-def test_the_first_to_come_is_the_head_and_stays_in_the_queue() -> None:
-    fifo = fifo_of("abc")
-    assert fifo.head() == "a"
-    assert fifo.head() == "a"
-    assert len(fifo) == 3
+def test_the_newest_is_the_last_to_have_come() -> None:
+    a, b, c = (QueuedStub(name) for name in "abc")
+    fifo = fifo_of(a, b, c)
+    assert fifo.newest() is c
+    fifo.remove(c)
+    assert fifo.newest() is b
+    assert Fifo[QueuedStub]().newest() is None
 
 
-def test_whoever_leaves_from_the_middle_does_not_disturb_the_order() -> None:
-    fifo = fifo_of("abcd")
-    fifo.remove("b")
-    served = []
-    while (head := fifo.head()) is not None:
-        served.append(head)
-        fifo.remove(head)
-    assert served == ["a", "c", "d"]
+def test_all_who_wait_are_ahead_of_a_newcomer_with_all_their_seats() -> None:
+    a, b = QueuedStub(width=3), QueuedStub(width=2)
+    fifo = fifo_of(a, b)
+    assert fifo.seats_ahead(QueuedStub(priority=Priority.HIGH).request) == 5
+    fifo.remove(a)
+    assert fifo.seats_ahead(QueuedStub().request) == fifo.queued_seats == 2
 
 
-def test_whoever_comes_back_stands_at_the_end() -> None:
-    fifo = fifo_of("ab")
-    fifo.remove("a")
-    fifo.add("a")
-    assert fifo.head() == "b"
+def test_a_newcomer_may_run_when_nobody_waits() -> None:
+    a = QueuedStub()
+    fifo = fifo_of(a)
+    assert not fifo.may_run(QueuedStub().request)
+    fifo.remove(a)
+    assert fifo.may_run(QueuedStub().request)
 
 
-def test_removing_somebody_who_is_not_there_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        fifo_of("a").remove("b")
+def test_nobody_makes_room_and_nobody_has_a_cap() -> None:
+    fifo = fifo_of(QueuedStub(priority=Priority.LOW))
+    newcomer = QueuedStub(priority=Priority.HIGH).request
+    assert fifo.yields_to(newcomer) is None
+    fifo.took(newcomer, 1000)
+    assert not fifo.over_cap(newcomer)
+    fifo.gave_back(newcomer, 1000)

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import pytest
+
+from proxy.admission.fairness.max_min import ADVANCE_S, LONGEST_DEBT, Contender, MaxMin, Tenant
+
+
+class Stand:
+    """Contenders called by name, who all queue for one seat more as often as they are granted."""
+
+    def __init__(self, **weights: float) -> None:
+        self.fairness = MaxMin[str]()
+        self.now_s = 0.0
+        self.contenders = {
+            name: Contender(Tenant[str](weight, priorities=1), name)
+            for name, weight in weights.items()
+        }
+        for name in weights:
+            self.join(name)
+
+    def join(self, name: str, seats: int = 1) -> None:
+        self.fairness.joined(self.contenders[name], seats)
+        self.rank(name)
+
+    def leave(self, name: str) -> None:
+        contender = self.contenders[name]
+        self.fairness.left(contender, contender.queued_seats)
+        self.fairness.withdraw(contender)
+
+    def rank(self, name: str) -> None:
+        self.contenders[name].tenant.settle(self.now_s)
+        self.fairness.rank(self.contenders[name])
+
+    def change(self, name: str, seats: int) -> None:
+        tenant = self.contenders[name].tenant
+        tenant.settle(self.now_s)
+        tenant.in_flight += seats
+        if self.contenders[name].turn:
+            self.rank(name)
+
+    def grant(self, seats: int = 1) -> str:
+        contender = self.fairness.next()
+        assert contender is not None
+        self.fairness.choose_again(contender)
+        self.change(contender.queue, seats)
+        self.fairness.granted(contender)
+        return contender.queue
+
+    def grants(self, count: int) -> str:
+        return "".join(self.grant() for _ in range(count))
+
+    @property
+    def next(self) -> str | None:
+        contender = self.fairness.next()
+        return None if contender is None else contender.queue
+
+    def longest(self, but_for: str = "") -> str | None:
+        found = self.fairness.longest(self.contenders.get(but_for))
+        return None if found is None else found.queue
+
+
+# Whose turn it is
+
+
+def test_with_nobody_competing_it_is_nobodys_turn() -> None:
+    assert Stand().next is None
+    stand = Stand(a=1)
+    stand.leave("a")
+    assert stand.next is None
+
+
+def test_equals_take_turns_in_the_order_of_their_arrival() -> None:
+    assert Stand(a=1, b=1, c=1).grants(6) == "abcabc"
+
+
+def test_seats_go_in_proportion_to_the_weights() -> None:
+    granted = Stand(a=1, b=2, c=4).grants(70)
+    assert [granted.count(name) for name in "abc"] == [10, 20, 40]
+
+
+def test_who_holds_fewer_seats_goes_first_whatever_the_requests() -> None:
+    stand = Stand(a=1, b=1)
+    assert stand.grant(seats=3) == "a"
+    assert stand.grants(4) == "bbba"
+
+
+def test_seats_given_back_put_their_tenant_forward() -> None:
+    stand = Stand(a=1, b=1)
+    stand.grants(4)
+    stand.change("b", -1)
+    assert stand.grant() == "b"
+
+
+def test_seats_held_long_count_for_more_than_seats_held_briefly() -> None:
+    stand = Stand(a=1, b=1)
+    assert stand.grants(2) == "ab"
+    stand.now_s = 10.0
+    stand.change("b", -1)
+    stand.now_s = 20.0
+    stand.change("a", -1)
+    assert stand.grant() == "b"  # ten seat-seconds against twenty
+
+
+def test_the_choice_stands_until_it_is_carried_out() -> None:
+    stand = Stand(a=1, b=1)
+    stand.grants(2)
+    assert stand.next == "a"
+    stand.change("b", -1)
+    assert stand.next == "a"  # or a wide request would never find its seats
+    assert stand.grant() == "a"
+    assert stand.grant() == "b"
+
+
+def test_when_the_chosen_one_withdraws_it_is_the_turn_of_another() -> None:
+    stand = Stand(a=1, b=1)
+    assert stand.next == "a"
+    stand.leave("a")
+    assert stand.next == "b"
+
+
+def test_who_withdraws_twice_or_never_competed_changes_nothing() -> None:
+    stand = Stand(a=1, b=1)
+    for _ in range(2):
+        stand.fairness.withdraw(stand.contenders["a"])
+    assert stand.fairness.competing == 1
+    assert stand.next == "b"
+
+
+def test_a_newcomer_is_level_with_those_who_were_there_and_saves_nothing_up() -> None:
+    stand = Stand(a=1, b=1)
+    stand.leave("b")
+    stand.grants(4)
+    stand.now_s = 10_000.0
+    stand.grants(1)
+    stand.join("b")
+    assert stand.grants(6) == "bbbbba"  # level in seats, no compensation for 10,000 s
+
+
+def test_debts_are_bounded() -> None:
+    stand = Stand(a=1, b=1)
+    stand.grants(2)
+    stand.change("a", 99)
+    stand.now_s = 10_000.0
+    stand.change("a", -100)  # a million seat-seconds
+    stand.now_s += LONGEST_DEBT - ADVANCE_S
+    stand.change("b", 0)
+    stand.grant()
+    stand.now_s += 2 * ADVANCE_S + 1
+    stand.change("b", 0)
+    assert stand.grant() == "a"
+
+
+def test_what_they_weigh_and_queue_for_is_that_of_those_who_compete() -> None:
+    stand = Stand(a=1, b=2.5)
+    stand.join("a", seats=3)
+    fairness = stand.fairness
+    assert (fairness.competing, fairness.competing_seats) == (2, 5)
+    assert fairness.competing_weight == pytest.approx(3.5)
+    fairness.withdraw(stand.contenders["a"])
+    assert (fairness.competing, fairness.competing_seats) == (1, 1)
+    fairness.left(stand.contenders["a"], 1)
+    stand.rank("a")
+    assert fairness.competing_seats == 4
+
+
+def test_however_often_ranks_change_the_heaps_stay_as_small_as_the_contest() -> None:
+    stand = Stand(a=1, b=1)
+    for _ in range(1000):
+        stand.rank("a")
+        stand.join("b")
+        stand.longest()
+    sizes = len(stand.fairness._turns), len(stand.fairness._longest)
+    assert max(sizes) < 100
+
+
+def test_those_who_came_and_went_are_not_kept_for_the_day_on_which_somebody_asks() -> None:
+    stand = Stand(a=1)
+    for number in range(1000):
+        name = str(number)
+        stand.contenders[name] = Contender(Tenant[str](1.0, priorities=1), name)
+        stand.join(name)
+        stand.leave(name)
+    assert len(stand.fairness._grown) < 100
+    assert stand.longest() == "a"
+
+
+# Who makes room
+
+
+def test_the_most_queued_seats_per_weight_make_room() -> None:
+    stand = Stand(a=1, b=4)
+    stand.join("b", seats=2)
+    stand.join("a")
+    assert stand.longest() == "a"  # 2 against 3/4
+    stand.join("b", seats=8)
+    assert stand.longest() == "b"  # 11/4
+
+
+def test_the_longest_is_found_again_after_it_has_shrunk() -> None:
+    stand = Stand(a=1, b=1)
+    stand.join("a", seats=5)
+    stand.join("b", seats=2)
+    assert stand.longest() == "a"
+    stand.fairness.left(stand.contenders["a"], 4)
+    assert stand.longest() == "b"
+    stand.leave("b")
+    assert stand.longest() == "a"
+    stand.leave("a")
+    assert stand.longest() is None
+
+
+def test_one_may_be_passed_over_and_is_still_there_afterwards() -> None:
+    stand = Stand(a=1, b=1)
+    stand.join("a", seats=5)
+    assert stand.longest(but_for="a") == "b"
+    assert stand.longest() == "a"
+    stand.leave("b")
+    assert stand.longest(but_for="a") is None
+    assert stand.longest() == "a"
