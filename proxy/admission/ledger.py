@@ -143,10 +143,14 @@ class Ledger:
     def usable_tokens(self, kind: str) -> tuple[int, int | None]:
         """Tokens taken and their limit, summed over the usable upstreams; `kind` is `prefill` or
         `kv`. The limit is None when any of them has none."""
-        budgets = [getattr(account.budgets, kind) for account in self._usable]
-        limits = [budget.limit for budget in budgets]
-        limit = None if None in limits or not limits else sum(limits)
-        return sum([budget.taken for budget in budgets]), limit
+        taken, limit = 0, 0
+        unlimited = not self._usable
+        for account in self._usable:
+            budget = account.budgets.prefill if kind == "prefill" else account.budgets.kv
+            taken += budget.taken
+            unlimited = unlimited or budget.limit is None
+            limit += budget.limit or 0
+        return taken, None if unlimited else limit
 
     def snapshot(self) -> tuple[UpstreamSnapshot, ...]:
         return tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class Reason(enum.StrEnum):
@@ -20,8 +20,7 @@ class Reason(enum.StrEnum):
     DRAINING = "draining"
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalFacts:
+class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 times a second
     """What was measured at the moment of the refusal: seats and places, times in seconds.
 
     `in_flight` and `limit` are sums over the upstreams that are not suspended; so are the tokens

@@ -8,7 +8,6 @@ turn comes. So it may still wait, or run, when the request itself has long ended
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -109,7 +108,7 @@ class ShadowGate:
 
     def _reject(self, request: AdmissionRequest | None, ghost: Rejected) -> Rejected:
         in_flight = self._ledger.usable_taken
-        rejection = Rejected(replace(ghost.facts, in_flight=in_flight, queue_depth=0))
+        rejection = Rejected(ghost.facts._replace(in_flight=in_flight, queue_depth=0))
         self._observer.rejected(request, rejection)
         return rejection
 

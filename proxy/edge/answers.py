@@ -6,8 +6,7 @@ Content-Length, `x-request-id`, and `x-sluice-reason` with the code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.openai_api.errors import error_body
@@ -26,8 +25,7 @@ CLOSE = (b"connection", b"close")
 _LINGER_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class OwnAnswer:
+class OwnAnswer(NamedTuple):
     """An error answer. `close` ends the client's connection after it."""
 
     status: int

@@ -14,6 +14,8 @@ from proxy.openai_api.errors import ErrorCode, ErrorType
 from proxy.upstream.errors import UpstreamError, UpstreamTimeoutError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.admission.retry_after import RetryAfter
 
 _DRAIN_ENDED = (
@@ -37,11 +39,14 @@ def should_retry(may_retry: bool) -> tuple[bytes, bytes]:
 
 
 def refused(
-    facts: RefusalFacts, overload_status: int, retry_after: RetryAfter, engine_state: str
+    facts: RefusalFacts,
+    overload_status: int,
+    retry_after: RetryAfter,
+    engine_state: Callable[[], str],
 ) -> OwnAnswer:
     """The answer to a request that the core turned away or evicted.
 
-    `engine_state` says in words why the engine cannot be used, for the reasons that need it.
+    `engine_state` says in words why the engine cannot be used; asked where the reason needs it.
     """
     status, type_ = overload_status, ErrorType.SERVICE_UNAVAILABLE
     if facts.reason in _ALWAYS_503:
@@ -60,7 +65,7 @@ def refused(
     )
 
 
-def _explain(facts: RefusalFacts, engine_state: str, retry_after_s: int) -> str:
+def _explain(facts: RefusalFacts, engine_state: Callable[[], str], retry_after_s: int) -> str:
     load = _load(facts)
     waited = f"The request waited {facts.time_in_queue_s:.2f} s"
     again = _again(facts.may_retry, retry_after_s)
@@ -85,7 +90,7 @@ def _explain(facts: RefusalFacts, engine_state: str, retry_after_s: int) -> str:
         case Reason.DRAINING:
             return f"This gateway is shutting down and takes no new requests. {waited}; {again}"
         case Reason.UPSTREAM_UNAVAILABLE | Reason.UPSTREAM_STALLED:
-            return f"The engine cannot serve requests now: {engine_state}. {waited}; {again}"
+            return f"The engine cannot serve requests now: {engine_state()}. {waited}; {again}"
 
 
 def _load(facts: RefusalFacts) -> str:

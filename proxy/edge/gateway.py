@@ -95,6 +95,7 @@ class Gateway:
                 raise
             except Exception as error:  # noqa: BLE001  # the responder answers for every one of them
                 await self.responder.respond(visit, error)
+                _untie(error)
         finally:
             self.records.finished(visit, self.clock())
 
@@ -258,6 +259,19 @@ class Gateway:
             ),
             body=body,
         )
+
+
+def _untie(error: BaseException) -> None:
+    """Takes the traceback off an error that is dealt with.
+
+    Whoever raises an error that it holds in a variable ties a knot (error, traceback, frame, error)
+    with the whole request in it, which only the collector could undo: ten thousand refusals a
+    second would be as much work for it.
+    """
+    knot: BaseException | None = error
+    while knot is not None:
+        knot.__traceback__ = None
+        knot = knot.__cause__ or knot.__context__
 
 
 async def _close_websocket(scope: Scope, send: Send) -> None:

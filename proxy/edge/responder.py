@@ -95,7 +95,7 @@ class Responder:
             facts,
             self._overload_status,
             self._retry_after(facts.expected_wait_s),
-            self._engine_state(),
+            self._engine_state,
         )
         await self._answer(visit, answer, RequestOutcome.SHED)
 

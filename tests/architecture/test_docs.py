@@ -102,7 +102,7 @@ def own_answers() -> list[OwnAnswer]:
         answer
         for status in (503, 429)
         for answer in (
-            *(error_table.refused(each, status, later, "down") for each in facts),
+            *(error_table.refused(each, status, later, lambda: "down") for each in facts),
             error_table.intake_full(1, status, later, may_retry=True),
         )
     ]

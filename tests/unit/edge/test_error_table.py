@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,7 +58,7 @@ UPSTREAM_FAILURES = {
 
 def refused(reason: Reason, overload_status: int = 503) -> OwnAnswer:
     return error_table.refused(
-        replace(FACTS, reason=reason), overload_status, AGAIN, "engine: connection refused"
+        FACTS._replace(reason=reason), overload_status, AGAIN, lambda: "engine: connection refused"
     )
 
 
@@ -98,23 +97,23 @@ def test_every_refusal_says_when_to_come_back(reason: Reason, overload_status: i
 
 @pytest.mark.parametrize(("reason", "may_retry"), list(itertools.product(Reason, [True, False])))
 def test_every_refusal_says_whether_to_come_back(reason: Reason, may_retry: bool) -> None:
-    facts = replace(FACTS, reason=reason, may_retry=may_retry)
-    answer = error_table.refused(facts, 503, AGAIN, "engine: connection refused")
+    facts = FACTS._replace(reason=reason, may_retry=may_retry)
+    answer = error_table.refused(facts, 503, AGAIN, lambda: "engine: connection refused")
     assert dict(answer.headers)[b"x-should-retry"] == (b"true" if may_retry else b"false")
     assert ("try again in about 7 s" in answer.message) is may_retry
     assert ("do not retry" in answer.message) is not may_retry
 
 
 def test_a_deadline_that_cannot_be_met_is_told_with_both_times() -> None:
-    facts = replace(FACTS, reason=Reason.DEADLINE_UNREACHABLE, may_wait_s=1.25)
-    message = error_table.refused(facts, 503, AGAIN, "").message
+    facts = FACTS._replace(reason=Reason.DEADLINE_UNREACHABLE, may_wait_s=1.25)
+    message = error_table.refused(facts, 503, AGAIN, str).message
     assert "would wait about 3.0 s and may wait 1.2 s" in message
 
 
 def test_token_limits_are_told_where_there_are_any() -> None:
     assert "tokens" not in refused(Reason.QUEUE_FULL).message
-    facts = replace(FACTS, kv_tokens=900, kv_limit=1000, prefill_tokens=7, prefill_limit=50)
-    message = error_table.refused(facts, 503, AGAIN, "").message
+    facts = FACTS._replace(kv_tokens=900, kv_limit=1000, prefill_tokens=7, prefill_limit=50)
+    message = error_table.refused(facts, 503, AGAIN, str).message
     assert "900 of 1000 KV tokens" in message
     assert "7 of 50 prefill tokens" in message
 

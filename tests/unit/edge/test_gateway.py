@@ -6,6 +6,7 @@ Many at a time, and anything that takes a while, is in tests/scenarios.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy.admission.controller import AdmissionController
+from proxy.edge.visit import Visit
 from proxy.upstream.errors import (
     UpstreamClosedError,
     UpstreamConnectError,
@@ -24,7 +26,7 @@ from proxy.upstream.errors import (
 from tests.support.admission import RecordingObserver, one_upstream
 from tests.support.asgi_transport import AsgiClient, NoResponseError
 from tests.support.client_messages import ClientMessages, SentMessages
-from tests.support.gateway_in_memory import ENGINE_URL, Sluice, gateway
+from tests.support.gateway_in_memory import ENGINE_URL, Sluice, gateway, leave
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import (
     JSON,
@@ -684,5 +686,29 @@ def test_sse_is_the_engines_own_until_it_breaks() -> None:
         answer = await ask_one(responds(200, event, [SSE]))
         assert answer.body == event
         assert answer.completed
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("headers", [(), ((b"x-sluice-priority", b"urgent"),)])
+def test_a_flood_of_refusals_leaves_nothing_to_the_garbage_collector(headers: Headers) -> None:
+    """A request that its own exception keeps alive is work for the collector, and holds memory."""
+
+    async def scenario() -> None:
+        engine = ScriptedApp(Hold())
+        async with gateway(engine, max_in_flight=1, max_queue_depth=0) as sluice:
+            held = await sluice.hold_seats(1)
+            gc.collect()
+            gc.disable()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            try:
+                await sluice.ask(headers=headers)
+                gc.collect()
+                assert not [kept for kept in gc.garbage if isinstance(kept, (BaseException, Visit))]
+            finally:
+                gc.set_debug(0)
+                gc.enable()
+                gc.garbage.clear()
+            await leave(*held)
 
     run(scenario())

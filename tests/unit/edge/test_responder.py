@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -125,7 +125,7 @@ def test_the_overload_status_is_as_it_is_set() -> None:
 def test_a_refusal_for_the_engines_sake_says_what_is_wrong_with_it() -> None:
     async def scenario() -> None:
         desk = Desk()
-        await desk.respond(Rejected(replace(FACTS, reason=Reason.UPSTREAM_UNAVAILABLE)))
+        await desk.respond(Rejected(FACTS._replace(reason=Reason.UPSTREAM_UNAVAILABLE)))
         desk.check(503, "upstream_unavailable", RequestOutcome.SHED)
         assert "connection refused" in error_of(desk.line.sent.body)["message"]
 
