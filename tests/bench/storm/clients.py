@@ -75,8 +75,8 @@ class Tally:
     refusals_s: list[float] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
 
-    def good_between(self, begins_at: float, ends_at: float) -> int:
-        return sum(one.is_good and begins_at <= one.ended_at < ends_at for one in self.served)
+    def good_moments(self) -> list[float]:
+        return [one.ended_at for one in self.served if one.is_good]
 
     def note_try(self, answer: Answer) -> None:
         reason = answer.headers.get("x-sluice-reason", "")

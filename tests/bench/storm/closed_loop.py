@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tests.bench.arithmetic import percentile
 from tests.bench.processes import NotMeasuredError
 from tests.bench.storm.exchange import TOKENS, completion_request, exchange
+from tests.bench.storm.rate import faded_rate
 
 # An empty engine has nothing to finish at first; the window of a measurement begins after that.
 RAMP_S = 2.0
@@ -27,27 +28,25 @@ async def closed_loop(port: int, clients: int, seconds: float) -> Reference:
     loop = asyncio.get_running_loop()
     begins_at = loop.time() + RAMP_S
     ends_at = begins_at + seconds
+    moments: list[float] = []
     first_bytes_s: list[float] = []
     request = completion_request(TOKENS)
 
-    async def one(number: int) -> None:
-        # The first answers have different lengths, so that the clients do not go on in step and
-        # the window does not cut between all of their answers at once.
-        asked = completion_request(TOKENS * (number + 1) // clients)
+    async def one() -> None:
         while loop.time() < ends_at:
-            answer = await exchange(port, asked, _PATIENCE_S)
+            answer = await exchange(port, request, _PATIENCE_S)
             if answer.status != 200:
                 raise NotMeasuredError(f"the engine answers {answer.status} in the closed loop")
-            if begins_at <= loop.time() < ends_at:
-                first_bytes_s.append(answer.first_byte_s)
-            asked = request
+            moments.append(loop.time())
+            first_bytes_s.append(answer.first_byte_s)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for number in range(clients):
-                group.create_task(one(number))
+            for _ in range(clients):
+                group.create_task(one())
     except* NotMeasuredError as failures:
         raise failures.exceptions[0] from None
-    if not first_bytes_s:
+    per_s = faded_rate(moments, begins_at, ends_at)
+    if not per_s:
         raise NotMeasuredError("nothing was answered in the closed loop")
-    return Reference(len(first_bytes_s) / seconds, percentile(sorted(first_bytes_s), 0.99))
+    return Reference(per_s, percentile(sorted(first_bytes_s), 0.99))

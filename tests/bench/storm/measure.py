@@ -18,6 +18,7 @@ from tests.bench.storm.closed_loop import RAMP_S
 from tests.bench.storm.engine_watch import until_idle, watching
 from tests.bench.storm.engines import until_ready
 from tests.bench.storm.noise import CoreNoise
+from tests.bench.storm.rate import faded_rate
 from tests.bench.storm.recovery import until_normal
 from tests.bench.storm.rows import LIMITS
 
@@ -115,11 +116,11 @@ async def measure(place: Place, row: Row, per_s: float, seconds: float, seed: in
             left = await crowd.until_gone(_GONE_WITHIN_S)
         after = await until_idle(place.engine.port, IDLE_WITHIN_S)
     tally = crowd.tally
-    good = tally.good_between(began_at + RAMP_S, ended_at)
+    good_per_s = faded_rate(tally.good_moments(), began_at + RAMP_S, ended_at)
     return Storm(
         offered_per_s=per_s,
         seconds=seconds,
-        good_per_s=good / (seconds - RAMP_S),
+        good_per_s=good_per_s,
         tally=tally,
         waiting=watch.waiting,
         running=watch.running,

@@ -157,7 +157,8 @@ checkout, see `scripts/setup_vllm.sh` and `scripts/setup_bench.sh`.
 - Before and after each storm, {seats} clients in a closed loop ask the engine itself: the best it
   does at that limit. The mean of both is what a storm is compared with, and the rate before it is
   what is multiplied, so that a machine that drifts does so for both. Of loop and storm the first
-  {RAMP_S:g} s are left out, in which an empty engine cannot have answered much.
+  {RAMP_S:g} s are left out, in which an empty engine cannot have answered much, and the window
+  fades in and out: many answers end at the same moment, and should not all be in it or out.
 - Requests arrive by a Poisson process and wait for nobody. Clients give a try up after
   {TRY_TIMEOUT_S:g} s. As the OpenAI SDK they retry twice, after `retry-after-ms`, `Retry-After` or
   a backoff of their own, and obey `x-should-retry`. Deaf ones do the same but for that header,
@@ -168,7 +169,8 @@ checkout, see `scripts/setup_vllm.sh` and `scripts/setup_bench.sh`.
   and in the next column from the try that was answered. A refusal is a 503, 429 or 408; its time
   is to its last byte, with the connection set up, however long the request had been waiting.
 - Running and waiting are the most that the engine's metrics page showed, asked every 0.25 s.
-  Answers that nobody read: those that the engine finished, less those that clients read.
+  Answers that nobody read: those that the engine finished, less those that clients read. The
+  simulated engine shows a request that has come since its last step as waiting, vLLM does not.
 - When arrivals end, probes of one token are sent, one after the other. Normal is when the first of
   three in a row was sent that were answered within 0.5 s each; who still retries goes on
   meanwhile. After {NORMAL_WITHIN_S:g} s it is given up.

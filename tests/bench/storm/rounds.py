@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.bench.storm.rows import Row
 
 # Of a storm's length: enough answers that one more or less is a hundredth.
-_LOOP_SHARE = 0.3
+_LOOP_SHARE, _LEAST_LOOP_S = 0.3, 8.0
 # What a measurement may take beside the storm itself: to start, to come to rest, twice to be idle.
 _LONGEST_BESIDE_S = 240.0
 
@@ -94,16 +94,22 @@ class Rounds:
     @staticmethod
     async def _loop(engine: Engine, seconds: float) -> Reference:
         await until_idle(engine.port, IDLE_WITHIN_S)
-        return await closed_loop(engine.port, LIMITS.in_flight, seconds * _LOOP_SHARE)
+        return await closed_loop(
+            engine.port, LIMITS.in_flight, max(seconds * _LOOP_SHARE, _LEAST_LOOP_S)
+        )
 
 
 def _compared(storm: Storm, before: Reference, after: Reference) -> dict[str, float]:
     measured = storm.columns()
     measured["reference_per_s"] = (before.per_s + after.per_s) / 2
     measured["ratio"] = storm.good_per_s / measured["reference_per_s"]
-    if "first_byte_s" in measured:
-        unloaded_s = (before.first_byte_s + after.first_byte_s) / 2
-        measured["first_byte_added_s"] = measured["first_byte_s"] - unloaded_s
+    unloaded_s = (before.first_byte_s + after.first_byte_s) / 2
+    for key, added_key in (
+        ("first_byte_s", "first_byte_added_s"),
+        ("own_first_byte_s", "own_first_byte_added_s"),
+    ):
+        if key in measured:
+            measured[added_key] = measured[key] - unloaded_s
     return measured
 
 

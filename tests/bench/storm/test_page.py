@@ -16,6 +16,7 @@ FINE = {
     "ratio": 0.98,
     "tries": 1.05,
     "first_byte_added_s": 4.0,
+    "own_first_byte_added_s": 3.0,
     "refusal_ms": 2.0,
     "waiting": 0.0,
     "unread": 0.0,
