@@ -1,0 +1,70 @@
+"""After a recovery the seats open over some seconds, not all at once.
+
+    seats(t) = max(1, floor(L * s(t)))     s(t) = s0 + (1 - s0) * min(1, (t - t0) / T)
+
+t0: the recovery; T: how long the opening takes, 10 s; s0: the share that is open at once, a tenth;
+L: the limit behind it, which may move meanwhile. At 0 seats there it stays 0.
+
+An engine that comes back meets all those who waited for it. Started together, their prompts are
+computed together and their KV caches fill together; and a cache that is cold, a kernel that is yet
+to be compiled or an engine that is about to die again are better met by a few. The linear window is
+that of Envoy's and HAProxy's `slow start` for a server that has come back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.admission.ports import Limit
+
+OPENS_OVER_S = 10.0
+OPEN_AT_ONCE = 0.1
+
+
+class SlowStart:
+    """All of `limit` until begin(); from then on it opens as advance() is told the time.
+
+    Raises ValueError for a time or a share that cannot be.
+    """
+
+    __slots__ = ("_began_at", "_limit", "_open_at_once", "_opens_over_s", "_share")
+
+    def __init__(
+        self,
+        limit: Limit,
+        opens_over_s: float = OPENS_OVER_S,
+        open_at_once: float = OPEN_AT_ONCE,
+    ) -> None:
+        if opens_over_s <= 0 or not 0 <= open_at_once <= 1:
+            raise ValueError(f"cannot open over {opens_over_s} s from a share of {open_at_once}")
+        self._limit = limit
+        self._opens_over_s = opens_over_s
+        self._open_at_once = open_at_once
+        self._began_at = 0.0
+        self._share = 1.0
+
+    @property
+    def seats(self) -> int:
+        full = self._limit.seats
+        return min(full, max(1, int(full * self._share)))
+
+    @property
+    def is_opening(self) -> bool:
+        """advance() may still open more."""
+        return self._share < 1
+
+    def begin(self, now: float) -> None:
+        """The engine has just recovered; again from the start when it had not opened yet."""
+        self._began_at = now
+        self._share = self._open_at_once
+
+    def advance(self, now: float) -> bool:
+        """Opens what is due by now. True when there are more seats than before."""
+        if not self.is_opening:
+            return False
+        before = self.seats
+        passed = max(0.0, now - self._began_at) / self._opens_over_s
+        share = self._open_at_once + (1 - self._open_at_once) * min(1.0, passed)
+        self._share = max(self._share, share)
+        return self.seats > before

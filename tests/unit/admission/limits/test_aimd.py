@@ -1,0 +1,293 @@
+"""How the adaptive limit moves, one signal at a time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.admission.limits.aimd import AimdLimit, Move
+from proxy.admission.saturation import Saturation
+
+CALM = Saturation(waiting=0, kv_cache_usage=0.2, preemptions_per_s=0.0, tpot_s=0.02)
+
+
+class Watch:
+    """Tells a limit once a second what the engine shows; all seats are in use unless said."""
+
+    def __init__(
+        self, maximum: int = 100, floor: int | None = None, start: int | None = None
+    ) -> None:
+        self.limit = AimdLimit(maximum, floor, start)
+        self.now = 1000.0
+        self.moves: list[Move] = []
+
+    def tell(
+        self, saturation: Saturation, seconds: int = 1, in_flight: int | None = None
+    ) -> list[Move]:
+        """The moves that came of it."""
+        before = len(self.moves)
+        for _ in range(seconds):
+            self.now += 1
+            used = self.limit.seats if in_flight is None else in_flight
+            move = self.limit.observe(saturation, used, self.now)
+            if move is not None:
+                assert move.after == self.limit.seats
+                self.moves.append(move)
+        return self.moves[before:]
+
+
+def waiting(count: float) -> Saturation:
+    return Saturation(waiting=count)
+
+
+def test_without_evidence_it_is_the_maximum() -> None:
+    assert AimdLimit(57).seats == 57
+
+
+@pytest.mark.parametrize(("maximum", "floor"), [(100, 10), (15, 1), (3, 1)])
+def test_the_floor_is_a_tenth_of_the_maximum_or_one_seat(maximum: int, floor: int) -> None:
+    assert AimdLimit(maximum).floor == floor
+
+
+@pytest.mark.parametrize(
+    ("maximum", "floor", "start"),
+    [(0, None, None), (10, 0, None), (10, 11, None), (10, 5, 4), (10, 5, 11)],
+)
+def test_bounds_that_contradict_each_other_are_an_error(
+    maximum: int, floor: int | None, start: int | None
+) -> None:
+    with pytest.raises(ValueError, match="does not hold"):
+        AimdLimit(maximum, floor, start)
+
+
+# Up
+
+
+def test_it_rises_by_a_fiftieth_of_the_maximum_a_second_while_all_is_calm() -> None:
+    watch = Watch(maximum=200, start=20)
+    watch.tell(CALM)  # the first one says only when it was
+    watch.tell(CALM, seconds=10)
+    assert watch.limit.seats == 60
+
+
+def test_a_small_limit_rises_by_a_seat_a_second() -> None:
+    watch = Watch(maximum=8, start=1)
+    watch.tell(CALM, seconds=4)
+    assert watch.limit.seats == 4
+
+
+def test_it_never_rises_above_the_maximum() -> None:
+    watch = Watch(maximum=30, start=29)
+    watch.tell(CALM, seconds=100)
+    assert watch.limit.seats == 30
+    assert str(watch.moves[-1]) == (
+        "limit 29 -> 30 seats: 29 of 29 seats in use, and the engine not full"
+    )
+
+
+def test_seats_that_nobody_uses_prove_nothing() -> None:
+    watch = Watch(start=50)
+    assert watch.tell(CALM, seconds=60, in_flight=39) == []
+    assert watch.tell(CALM, seconds=1, in_flight=40) != []
+
+
+def test_an_engine_that_tells_nothing_moves_nothing() -> None:
+    watch = Watch(start=50)
+    assert watch.tell(Saturation(), seconds=600) == []
+
+
+def test_a_gap_between_two_looks_is_no_evidence_for_all_of_it() -> None:
+    watch = Watch(start=50)
+    watch.tell(CALM)
+    watch.now += 3600
+    watch.tell(CALM)
+    assert watch.limit.seats == 54
+
+
+@pytest.mark.parametrize(
+    "known", [waiting(0), Saturation(kv_cache_usage=0.5), Saturation(tpot_s=0.02)]
+)
+def test_it_makes_do_with_the_signals_that_there_are(known: Saturation) -> None:
+    watch = Watch(start=50)
+    watch.tell(known, seconds=10)
+    assert watch.limit.seats > 60
+
+
+# Down: the engine's queue
+
+
+def test_those_who_wait_in_the_engine_are_too_many_in_it() -> None:
+    watch = Watch()
+    (move,) = watch.tell(waiting(30), seconds=3)
+    assert str(move) == "limit 100 -> 75 seats: 30 wait in the engine's own queue"
+
+
+def test_a_queue_that_does_not_stand_is_none() -> None:
+    watch = Watch()
+    for _ in range(20):
+        watch.tell(waiting(30), seconds=2)
+        watch.tell(waiting(0))
+    assert watch.moves == []
+
+
+def test_the_few_that_came_since_the_last_step_are_no_queue() -> None:
+    watch = Watch()
+    assert watch.tell(waiting(5), seconds=60) == []
+
+
+def test_one_cut_takes_at_most_half() -> None:
+    watch = Watch(maximum=200)
+    watch.tell(waiting(190), seconds=3)
+    assert watch.limit.seats == 100
+
+
+def test_it_never_falls_below_the_floor() -> None:
+    watch = Watch(maximum=100, floor=20)
+    watch.tell(waiting(500), seconds=600)
+    assert watch.limit.seats == 20
+
+
+# Down: the KV cache
+
+
+def test_preemptions_cut_it_at_once() -> None:
+    watch = Watch()
+    (move,) = watch.tell(Saturation(preemptions_per_s=0.5))
+    assert str(move) == "limit 100 -> 85 seats: the engine preempts, 0.5 sequences a second"
+
+
+def test_a_full_cache_cuts_it_to_where_it_is_nearly_full() -> None:
+    watch = Watch()
+    (move,) = watch.tell(Saturation(kv_cache_usage=1.0))
+    assert str(move) == "limit 100 -> 90 seats: its KV cache is 100% full"
+
+
+def test_with_a_cache_that_is_nearly_full_it_stays() -> None:
+    watch = Watch(start=50)
+    assert watch.tell(Saturation(kv_cache_usage=0.92), seconds=60) == []
+
+
+# Down: time per output token
+
+
+def test_an_engine_at_four_times_its_best_is_full() -> None:
+    watch = Watch()
+    watch.tell(Saturation(tpot_s=0.010), seconds=5)
+    moves = watch.tell(Saturation(tpot_s=0.080), seconds=10)
+    assert moves[0].before == 100
+    assert moves[0].why.endswith("and took 10 ms at best")
+    assert watch.limit.seats < 80
+
+
+def test_one_slow_second_is_smoothed_over() -> None:
+    watch = Watch()
+    watch.tell(Saturation(tpot_s=0.010), seconds=5)
+    for _ in range(10):
+        watch.tell(Saturation(tpot_s=0.100), seconds=1)
+        watch.tell(Saturation(tpot_s=0.010), seconds=9)
+    assert watch.moves == []
+
+
+def test_close_to_it_the_limit_stays() -> None:
+    watch = Watch(start=50)
+    watch.tell(Saturation(tpot_s=0.010), in_flight=1)
+    watch.tell(Saturation(tpot_s=0.038), seconds=30, in_flight=1)
+    assert watch.tell(Saturation(tpot_s=0.038), seconds=60) == []
+
+
+def test_an_engine_that_is_slow_for_good_is_forgiven_in_time() -> None:
+    watch = Watch()
+    watch.tell(Saturation(tpot_s=0.010), seconds=5)
+    watch.tell(Saturation(tpot_s=0.100), seconds=120)
+    assert watch.limit.seats == 10
+    watch.tell(Saturation(tpot_s=0.100), seconds=2 * 3600)
+    assert watch.limit.seats == 100
+
+
+def test_a_new_engine_is_not_measured_by_the_old_ones_best() -> None:
+    watch = Watch()
+    watch.tell(Saturation(tpot_s=0.010), seconds=5)
+    watch.limit.engine_restarted()
+    assert watch.tell(Saturation(tpot_s=0.100), seconds=60) == []
+
+
+# Damping
+
+
+def test_the_worst_signal_speaks() -> None:
+    watch = Watch()
+    watch.tell(waiting(0), seconds=2)
+    (move,) = watch.tell(Saturation(waiting=0, kv_cache_usage=0.96, preemptions_per_s=2.0))
+    assert move.after == 85
+    assert "preempts" in move.why
+
+
+def test_after_a_cut_it_waits_until_the_cut_has_taken_hold() -> None:
+    full = Saturation(preemptions_per_s=1.0)
+    watch = Watch()
+    watch.tell(full)
+    assert watch.tell(full, seconds=25, in_flight=95) == []  # long answers still run
+    assert watch.tell(full, in_flight=85) != []
+
+
+def test_it_does_not_wait_for_ever() -> None:
+    full = Saturation(preemptions_per_s=1.0)
+    watch = Watch()
+    watch.tell(full)
+    assert [move.after for move in watch.tell(full, seconds=30, in_flight=95)] == [72]
+
+
+def test_a_cut_goes_by_the_seats_in_use_but_never_below_half() -> None:
+    watch = Watch()
+    watch.tell(Saturation(preemptions_per_s=1.0), in_flight=70)
+    assert watch.limit.seats == 59
+    idle = Watch()
+    idle.tell(Saturation(preemptions_per_s=1.0), in_flight=2)
+    assert idle.limit.seats == 50
+
+
+def test_near_the_edge_it_feels_its_way() -> None:
+    watch = Watch()
+    watch.tell(Saturation(preemptions_per_s=1.0))
+    watch.tell(CALM, seconds=8)
+    near = watch.limit.seats
+    assert 93 <= near <= 96  # quickly back to 0.95 of the edge
+    watch.tell(CALM, seconds=10)
+    assert watch.limit.seats - near <= 2
+
+
+def test_an_edge_that_is_no_longer_there_is_left_behind() -> None:
+    watch = Watch(maximum=400, start=100)
+    watch.tell(Saturation(preemptions_per_s=1.0))
+    watch.tell(CALM, seconds=90)
+    assert watch.limit.seats == 400
+
+
+_SHARES = st.none() | st.floats(0, 1)
+_SATURATIONS = st.builds(
+    Saturation,
+    waiting=st.none() | st.floats(0, 1e6),
+    kv_cache_usage=_SHARES,
+    preemptions_per_s=st.none() | st.floats(0, 1e6),
+    tpot_s=st.none() | st.floats(0, 1e6),
+)
+
+
+@given(
+    st.integers(1, 500).flatmap(lambda top: st.tuples(st.just(top), st.integers(1, top))),
+    st.lists(st.tuples(_SATURATIONS, st.integers(0, 600), st.floats(-5, 100)), max_size=60),
+)
+def test_whatever_it_is_told_it_stays_between_floor_and_maximum(
+    bounds: tuple[int, int], told: list[tuple[Saturation, int, float]]
+) -> None:
+    maximum, floor = bounds
+    limit = AimdLimit(maximum, floor)
+    now = 0.0
+    for saturation, in_flight, later_s in told:
+        now += later_s
+        before = limit.seats
+        move = limit.observe(saturation, in_flight, now)
+        assert floor <= limit.seats <= maximum
+        assert (move is None) == (limit.seats == before)
+        assert move is None or (move.before, move.after) == (before, limit.seats)
