@@ -162,8 +162,9 @@ class Engine:
                 self._emit_token(sequence, step)
         if step.finished:
             self._running = [s for s in self._running if s.finish_reason is None]
-        tokens = step.prefill_tokens + step.decode_sequences
-        self.counters.iteration_tokens.observe(tokens)
+        if step.advanced:  # vLLM's frontend, which counts, hears of no other step
+            tokens = step.prefill_tokens + step.decode_sequences
+            self.counters.iteration_tokens.observe(tokens)
         return step
 
     def step(self) -> Step | None:

@@ -22,8 +22,10 @@ class EngineMetrics:
     """What an engine says about itself. None: it does not tell.
 
     `running` and `waiting` are requests, `kv_cache_usage` goes from 0 to 1. `iterations_total`
-    counts scheduler steps: it stands still when the engine makes no progress. `max_concurrency` is
-    how many requests of full model length the KV cache holds. Totals are counted from the engine's
+    counts scheduler steps that brought out a token: it stands still when the engine makes no
+    progress, and during a prefill in many chunks. `tpot_sum_s` and `tpot_count` are the sum, in
+    seconds, and the number of the times per output token that it took. `max_concurrency` is how
+    many requests of full model length the KV cache holds. Totals are counted from the engine's
     start.
     """
 
@@ -34,6 +36,8 @@ class EngineMetrics:
     iterations_total: float | None = None
     prompt_tokens_total: float | None = None
     generation_tokens_total: float | None = None
+    tpot_sum_s: float | None = None
+    tpot_count: float | None = None
     kv_cache_size_tokens: int | None = None
     max_concurrency: float | None = None
     block_size: int | None = None
@@ -50,7 +54,18 @@ _NAMES = {
     "prompt_tokens_total": ("vllm:prompt_tokens_total",),
     "generation_tokens_total": ("vllm:generation_tokens_total",),
 }
-_READ = (_CACHE_INFO, *(name for names in _NAMES.values() for name in names))
+# Histograms of the time per output token, the best first: the second is the first's name in older
+# versions, the third has one value for each request, known when it ends.
+_TPOT = (
+    "vllm:inter_token_latency_seconds",
+    "vllm:time_per_output_token_seconds",
+    "vllm:request_time_per_output_token_seconds",
+)
+_READ = (
+    _CACHE_INFO,
+    *(name for names in _NAMES.values() for name in names),
+    *(f"{name}_{part}" for name in _TPOT for part in ("sum", "count")),
+)
 
 # Possessive quantifiers: a line that does not match is given up in linear time.
 _QUOTED = r'"(?:[^"\\\n]|\\.)*+"'
@@ -76,6 +91,7 @@ def parse_metrics_page(page: str) -> EngineMetrics:
             caches.append(labels)
         else:
             values.setdefault(name, []).append(_number(value))
+    tpot_sum_s, tpot_count = _tpot(values)
     return EngineMetrics(
         running=_total(values, "running"),
         waiting=_total(values, "waiting"),
@@ -84,6 +100,8 @@ def parse_metrics_page(page: str) -> EngineMetrics:
         iterations_total=_total(values, "iterations_total"),
         prompt_tokens_total=_total(values, "prompt_tokens_total"),
         generation_tokens_total=_total(values, "generation_tokens_total"),
+        tpot_sum_s=tpot_sum_s,
+        tpot_count=tpot_count,
         kv_cache_size_tokens=_whole(_sum(_cache_tokens(cache) for cache in caches)),
         max_concurrency=_sum(_number(cache.get("kv_cache_max_concurrency")) for cache in caches),
         block_size=_whole(_number(caches[0].get("block_size"))) if caches else None,
@@ -120,6 +138,17 @@ def _of(values: _Values, field: str) -> list[float | None]:
 
 def _total(values: _Values, field: str) -> float | None:
     return _sum(_of(values, field))
+
+
+def _tpot(values: _Values) -> tuple[float | None, float | None]:
+    """Both parts of one histogram, the first that is on the page at all, or none of it."""
+    for name in _TPOT:
+        counts, sums = values.get(f"{name}_count", []), values.get(f"{name}_sum", [])
+        if counts:
+            total_s, count = _sum(sums), _sum(counts)
+            whole = len(sums) == len(counts) and total_s is not None and count is not None
+            return (total_s, count) if whole else (None, None)
+    return None, None
 
 
 def _fullest(values: _Values, field: str) -> float | None:

@@ -1,7 +1,8 @@
 """Watches one engine: is it up, and what does it say about itself?
 
 One task asks GET /health and then GET /metrics, again and again. Losing the metrics page loses the
-figures on it and nothing else. Whether the engine is up is decided by proxy/vllm/health.py.
+figures on it and nothing else. Whether the engine is up is decided by proxy/vllm/health.py, whether
+it is stuck by proxy/vllm/stall.py.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import TYPE_CHECKING
 from proxy.vllm.health import Health, accepted, judge_health, judge_key
 from proxy.vllm.metrics_page import EngineMetrics, parse_metrics_page
 from proxy.vllm.probe import NoAnswer, Probe
+from proxy.vllm.saturation import Reading, saturation_between
+from proxy.vllm.stall import Progress, judge_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
+
+    from proxy.admission.saturation import Saturation
 
 _log = logging.getLogger("sluice.engine")
 
@@ -35,9 +40,11 @@ _NO_METRICS = EngineMetrics()
 class EngineStatus:
     """What is known of the engine now.
 
-    `up` is None until it has shown either. `ready`: it is up and takes our key. `reason` is the
-    latest finding in words. `metrics` are the last that were read, `metrics_age_s` seconds ago;
-    both None when there are none, or none of this run of the engine.
+    `up` is None until it has shown either. `stalled`: it is up and makes no progress. `ready`: it
+    is up, makes progress and takes our key. `reason` is the latest finding in words. `metrics` are
+    the last that were read, `metrics_age_s` seconds ago; both None when there are none, or none of
+    this run of the engine. `saturation` is what the latest two pages say together; None when the
+    latest poll brought no page, or the first.
     """
 
     up: bool | None
@@ -45,12 +52,14 @@ class EngineStatus:
     reason: str
     metrics: EngineMetrics | None
     metrics_age_s: float | None
+    stalled: bool = False
+    saturation: Saturation | None = None
 
     @property
     def refuses(self) -> bool:
-        """Requests sent now would fail: they may be refused without asking the engine. Not so
-        while nothing is known, nor when only our key is bad: the client's own may be good."""
-        return self.up is False
+        """Requests sent now would fail or hang: they may be refused without asking the engine. Not
+        so while nothing is known, nor when only our key is bad: the client's own may be good."""
+        return self.up is False or self.stalled
 
 
 class EnginePoller:
@@ -61,39 +70,49 @@ class EnginePoller:
         root_url: str,
         api_key: str | None = None,
         on_change: Callable[[EngineStatus], None] | None = None,
+        on_reading: Callable[[EngineStatus], None] | None = None,
+        holding: Callable[[], bool] = lambda: True,
         *,
         interval_s: float = 1.0,
         down_interval_s: float = 0.25,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """`root_url` is where the engine's /health and /metrics live, without /v1 and without a
-        trailing slash. `on_change` is called from the polling task when `up` or `ready` has
-        changed. While the engine is down it is asked every `down_interval_s`.
+        trailing slash. The polling task calls `on_change` when `up`, `stalled` or `ready` has
+        changed, and `on_reading` after every poll, whatever came of it. `holding` says whether
+        requests of ours are in the engine now: one that we ask nothing of is not stalled. While the
+        engine is down it is asked every `down_interval_s`.
         """
         self._root_url = root_url
         self._api_key = api_key
         self._on_change = on_change
+        self._on_reading = on_reading
+        self._holding = holding
         self._interval_s = interval_s
         self._down_interval_s = down_interval_s
         self._transport = transport
         self._health = Health()
-        self._metrics: EngineMetrics | None = None
-        self._metrics_read_at = 0.0
+        self._reading: Reading | None = None
+        self._saturation: Saturation | None = None
+        self._progress = Progress()
         self._next_key_check = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def status(self) -> EngineStatus:
-        age_s = None
-        if self._metrics is not None and self._loop is not None:
-            age_s = self._loop.time() - self._metrics_read_at
+        reading, age_s = self._reading, None
+        if reading is not None and self._loop is not None:
+            age_s = self._loop.time() - reading.at
+        up, stalled = self._health.up, self._progress.stalled
         return EngineStatus(
-            up=self._health.up,
-            ready=self._health.up is True and not self._health.key_refused,
-            reason=self._health.reason,
-            metrics=self._metrics,
+            up=up,
+            stalled=stalled,
+            ready=up is True and not (stalled or self._health.key_refused),
+            reason=self._progress.reason if stalled else self._health.reason,
+            metrics=reading.metrics if reading else None,
             metrics_age_s=age_s,
+            saturation=self._saturation,
         )
 
     def start(self) -> None:
@@ -121,13 +140,22 @@ class EnginePoller:
                 await asyncio.sleep(self._down_interval_s if down else self._interval_s)
 
     async def _ask(self, probe: Probe) -> None:
+        before = self.status
         answer = await probe.get("/health", _HEALTH_TIMEOUT_S)
         health = judge_health(self._health, answer, self._api_key is not None)
         if self._api_key is not None and accepted(answer):
             health = await self._check_key(probe, health)
-        self._learn(health)
+        self._health = health
+        if health.up is False:  # what runs there next is another engine
+            self._reading, self._progress = None, Progress()
+        self._saturation = None
+        self._tell_changes(before)
         if health.up:
+            before = self.status
             await self._read_metrics(probe)
+            self._tell_changes(before)
+        if self._on_reading is not None:
+            self._on_reading(self.status)
 
     async def _check_key(self, probe: Probe, health: Health) -> Health:
         """Seldom while the key is good, at every turn while it is not."""
@@ -142,22 +170,26 @@ class EnginePoller:
         if isinstance(answer, NoAnswer) or answer.status != 200 or answer.body is None:
             return
         metrics = parse_metrics_page(answer.body.decode(errors="replace"))
-        if metrics != _NO_METRICS:
-            self._metrics = metrics
-            self._metrics_read_at = asyncio.get_running_loop().time()
+        if metrics == _NO_METRICS:
+            return
+        before = self._reading
+        self._reading = reading = Reading(metrics, asyncio.get_running_loop().time())
+        self._saturation = saturation_between(before, reading) if before else None
+        self._progress = judge_progress(self._progress, metrics, reading.at, self._holding())
 
-    def _learn(self, health: Health) -> None:
-        before = self.status
-        self._health = health
-        if health.up is False:
-            self._metrics = None
+    def _tell_changes(self, before: EngineStatus) -> None:
         after = self.status
-        if (before.up, before.ready) != (after.up, after.ready):
+        if (before.up, before.stalled, before.ready) != (after.up, after.stalled, after.ready):
             self._tell(after)
 
     def _tell(self, status: EngineStatus) -> None:
         level = logging.INFO if status.ready else logging.WARNING
-        state = "ready" if status.ready else "not ready" if status.up else "down"
-        _log.log(level, "engine %s is %s: %s", self._root_url, state, status.reason)
+        _log.log(level, "engine %s is %s: %s", self._root_url, _state(status), status.reason)
         if self._on_change is not None:
             self._on_change(status)
+
+
+def _state(status: EngineStatus) -> str:
+    if status.stalled:
+        return "stalled"
+    return "ready" if status.ready else "not ready" if status.up else "down"

@@ -55,6 +55,19 @@ def test_a_prompt_gives_its_first_token_when_its_prefill_ends() -> None:
     assert sequence.first_token_s == engine.now_s
 
 
+def test_a_step_that_brings_no_token_out_is_not_counted() -> None:
+    """As vLLM has it: a prefill in many chunks stands still on its page but for the cache."""
+    engine = Engine(SMALL)
+    submitted(engine, Sequence(prompt_tokens=150, max_tokens=2))
+    counted, usage = [], []
+    for _ in range(4):
+        engine.step()
+        counted.append(engine.counters.iteration_tokens.count)
+        usage.append(engine.snapshot().kv_cache_usage)
+    assert counted == [0, 0, 1, 2]
+    assert 0 < usage[0] < usage[1] < usage[2]
+
+
 def test_decode_gives_every_running_sequence_one_token_a_step() -> None:
     engine = Engine(SMALL)
     sequences = submitted(engine, *(Sequence(10, 5) for _ in range(3)))

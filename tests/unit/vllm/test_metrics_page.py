@@ -24,6 +24,8 @@ def test_the_page_of_vllm_0_32_tells_everything() -> None:
         iterations_total=667,
         prompt_tokens_total=26,
         generation_tokens_total=4909,
+        tpot_sum_s=15.975957302001916,
+        tpot_count=4898,
         kv_cache_size_tokens=1_048_576,
         max_concurrency=512,
         block_size=128,
@@ -81,6 +83,47 @@ vllm:cache_config_info{block_size="16",num_gpu_blocks="2048",num_cpu_blocks="Non
     assert parse_metrics_page(page) == EngineMetrics(
         running=1, kv_cache_usage=0.5, kv_cache_size_tokens=32_768, block_size=16
     )
+
+
+_INTER_TOKEN = "vllm:inter_token_latency_seconds_sum 2\nvllm:inter_token_latency_seconds_count 9\n"
+_PER_TOKEN = (
+    "vllm:time_per_output_token_seconds_count 8\nvllm:time_per_output_token_seconds_sum 3\n"
+)
+_PER_REQUEST = """\
+vllm:request_time_per_output_token_seconds_bucket{le="0.1"} 1
+vllm:request_time_per_output_token_seconds_count 7
+vllm:request_time_per_output_token_seconds_sum 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "read"),
+    [
+        (_PER_REQUEST + _PER_TOKEN + _INTER_TOKEN, (2, 9)),
+        (_PER_REQUEST + _PER_TOKEN, (3, 8)),
+        (_PER_REQUEST, (4, 7)),
+        ("", (None, None)),
+    ],
+)
+def test_the_time_per_output_token_goes_by_several_names(
+    page: str, read: tuple[float | None, float | None]
+) -> None:
+    metrics = parse_metrics_page(page)
+    assert (metrics.tpot_sum_s, metrics.tpot_count) == read
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "vllm:inter_token_latency_seconds_count 9\n",
+        "vllm:inter_token_latency_seconds_sum 9\n",
+        _INTER_TOKEN.replace("2", "NaN"),
+        _INTER_TOKEN + _INTER_TOKEN.splitlines(keepends=True)[1],
+    ],
+)
+def test_a_sum_and_a_count_that_do_not_belong_together_are_not_read(page: str) -> None:
+    metrics = parse_metrics_page(page)
+    assert (metrics.tpot_sum_s, metrics.tpot_count) == (None, None)
 
 
 def test_a_page_with_old_and_new_names_is_read_by_the_new_ones() -> None:

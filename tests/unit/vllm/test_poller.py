@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.admission.saturation import Saturation
 from proxy.vllm.metrics_page import EngineMetrics
 from proxy.vllm.poller import EnginePoller, EngineStatus
 from tests.support.engine_transport import ScriptedEngine, garbage, late, ok, refused, status
@@ -31,8 +32,12 @@ async def watching(
     engine: ScriptedEngine,
     api_key: str | None = None,
     on_change: Callable[[EngineStatus], None] | None = None,
+    on_reading: Callable[[EngineStatus], None] | None = None,
+    holding: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[EnginePoller]:
-    poller = EnginePoller("http://engine", api_key, on_change, transport=engine)
+    poller = EnginePoller(
+        "http://engine", api_key, on_change, on_reading, holding, transport=engine
+    )
     poller.start()
     try:
         yield poller
@@ -300,6 +305,114 @@ def test_going_down_and_coming_back_are_logged(caplog: pytest.LogCaptureFixture)
         ("WARNING", "engine http://engine is down: connection refused (ECONNREFUSED)"),
         ("INFO", "engine http://engine is ready: GET /health answers 200"),
     ]
+
+
+STUCK = b"vllm:num_requests_running 3\nvllm:iteration_tokens_total_count 70\n"
+MOVED = b"vllm:num_requests_running 3\nvllm:iteration_tokens_total_count 71\n"
+
+
+def test_an_engine_that_does_not_move_is_up_and_stalled_and_refuses() -> None:
+    async def scenario() -> None:
+        told: list[EngineStatus] = []
+        engine = healthy(STUCK)
+        async with watching(engine, on_change=told.append) as poller:
+            await asyncio.sleep(9.5)
+            assert poller.status.ready
+            await asyncio.sleep(1.0)
+            status = poller.status
+            assert (status.up, status.stalled, status.ready) == (True, True, False)
+            assert status.refuses
+            assert status.reason == "no step in 10 s while 3 requests run"
+            assert status.metrics == EngineMetrics(running=3, iterations_total=70)
+            engine.answers["/metrics"] = ok(MOVED)
+            await asyncio.sleep(1.0)
+            assert poller.status.ready
+            assert not poller.status.refuses
+        assert [(one.stalled, one.ready) for one in told] == [
+            *((False, True), (True, False), (False, True))
+        ]
+
+    run(scenario())
+
+
+def test_an_engine_that_is_asked_nothing_is_not_stalled() -> None:
+    async def scenario() -> None:
+        async with watching(healthy(STUCK), holding=lambda: False) as poller:
+            await asyncio.sleep(600.0)
+            assert poller.status.ready
+
+    run(scenario())
+
+
+def test_an_engine_that_answers_late_or_no_more_is_not_stalled() -> None:
+    async def scenario() -> None:
+        engine = healthy(STUCK)
+        async with watching(engine) as poller:
+            await asyncio.sleep(3.5)
+            engine.answers["/health"] = late(4.9)
+            engine.answers["/metrics"] = late(1.9, body=STUCK)
+            await asyncio.sleep(14.0)  # two pages in this time
+            assert poller.status.ready
+            engine.answers["/metrics"] = late(3600.0)
+            await asyncio.sleep(600.0)
+            assert poller.status.ready
+
+    run(scenario())
+
+
+def test_a_stalled_engine_that_dies_is_down_and_no_longer_stalled() -> None:
+    async def scenario() -> None:
+        engine = healthy(STUCK)
+        async with watching(engine) as poller:
+            await asyncio.sleep(11.5)
+            assert poller.status.stalled
+            engine.answers["/health"] = refused
+            await asyncio.sleep(1.0)
+            assert (poller.status.up, poller.status.stalled) == (False, False)
+            assert poller.status.reason == "connection refused (ECONNREFUSED)"
+
+    run(scenario())
+
+
+def test_a_stall_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with watching(healthy(STUCK)):
+            await asyncio.sleep(11.5)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+    assert caplog.records[-1].message == (
+        "engine http://engine is stalled: no step in 10 s while 3 requests run"
+    )
+
+
+def test_every_poll_is_told_whatever_came_of_it() -> None:
+    async def scenario() -> None:
+        told: list[EngineStatus] = []
+        engine = healthy()
+        async with watching(engine, on_reading=told.append):
+            await asyncio.sleep(1.5)
+            engine.answers["/metrics"] = status(500)
+            await asyncio.sleep(1.0)
+            engine.answers["/health"] = refused
+            await asyncio.sleep(0.6)
+        assert [one.up for one in told] == [True, True, True, False]
+        assert [one.metrics_age_s for one in told] == [0.0, 0.0, 1.0, None]
+
+    run(scenario())
+
+
+def test_two_pages_together_say_how_full_the_engine_is() -> None:
+    async def scenario() -> None:
+        told: list[Saturation | None] = []
+        engine = healthy()
+        async with watching(engine, on_reading=lambda status: told.append(status.saturation)):
+            await asyncio.sleep(1.5)
+            engine.answers["/metrics"] = late(3600.0)
+            await asyncio.sleep(3.0)
+        assert told == [None, Saturation(waiting=1), None]
+
+    run(scenario())
 
 
 def test_stopping_leaves_no_task_and_may_be_said_twice() -> None:
