@@ -64,6 +64,23 @@ def integer(raw: Raw) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
+def token_ids(raw: Raw) -> tuple[int, ...] | None:
+    """How many token ids each prompt has, when all prompts are lists of them; None otherwise."""
+    first = _first_item(raw)
+    if first is None or first not in b"[]-0123456789":
+        return None
+    counts = [_ids_in(bytes(item)) for item in (_items(raw) if first == b"[" else (raw,))]
+    known = tuple(count for count in counts if count is not None)
+    return known if len(known) == len(counts) else None
+
+
+def _ids_in(prompt: bytes) -> int | None:
+    """Commas tell, as long as there is nothing but one list of numbers."""
+    if prompt[:1] != b"[" or prompt.find(b"[", 1) > 0 or b'"' in prompt or b"{" in prompt:
+        return None
+    return prompt.count(b",") + 1 if prompt[1:-1].strip() else 0
+
+
 def is_true(raw: Raw) -> bool:
     """Whether the engine would read the value as true."""
     value = _scalar(raw)

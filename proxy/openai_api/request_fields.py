@@ -31,6 +31,7 @@ class RequestFields(msgspec.Struct):
     max_completion_tokens: Raw = _ABSENT
     max_output_tokens: Raw = _ABSENT
     sampling_params: Raw = _ABSENT
+    truncate_prompt_tokens: Raw = _ABSENT
     messages: Raw = _ABSENT
     prompt: Raw = _ABSENT
     prompt_embeds: Raw = _ABSENT
@@ -49,6 +50,9 @@ class RequestFields(msgspec.Struct):
     text_2: Raw = _ABSENT
     state: Raw = _ABSENT
     questions: Raw = _ABSENT
+    tools: Raw = _ABSENT
+    system: Raw = _ABSENT
+    instructions: Raw = _ABSENT
 
 
 _decode = msgspec.json.Decoder(RequestFields).decode

@@ -175,6 +175,89 @@ def test_the_facts_for_later_estimates() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "fields"),
+    [
+        (RequestShape.CHAT, ("messages", "tools")),
+        (RequestShape.RESPONSES, ("input", "instructions", "tools")),
+        (RequestShape.MESSAGES, ("messages", "system", "tools")),
+        (RequestShape.COMPLETIONS, ("prompt",)),
+    ],
+)
+def test_all_that_the_engine_makes_the_prompt_of_is_in_its_length(
+    shape: RequestShape, fields: tuple[str, ...]
+) -> None:
+    given = dict.fromkeys(fields, "x" * 98)
+    assert measured(shape, **given, user="somebody").prompt_bytes == 100 * len(fields)
+
+
+def test_a_picture_does_not_count_by_its_bytes() -> None:
+    url = "data:image/png;base64," + "A" * 1_000_000
+    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    assert 4096 <= measured(RequestShape.CHAT, messages=[message]).prompt_bytes < 4400
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts", "ids", "longest"),
+    [
+        ([1, 2, 3], 1, 3, 3),
+        ([[1, 2], [3]], 2, 3, 2),
+        ("a", 1, None, None),
+        (["a", "b"], 2, None, None),
+    ],
+)
+def test_token_ids_are_counted(
+    prompt: object, prompts: int, ids: int | None, longest: int | None
+) -> None:
+    seen = measured(RequestShape.COMPLETIONS, prompt=prompt, n=2)
+    assert (seen.seats, seen.prompts) == (2 * prompts, prompts)
+    assert (seen.prompt_token_ids, seen.longest_prompt_token_ids) == (ids, longest)
+
+
+def test_token_ids_beside_another_prompt_are_not_all() -> None:
+    seen = measured(RequestShape.COMPLETIONS, prompt=[1, 2], prompt_embeds=["x"])
+    assert seen.prompt_token_ids is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields"),
+    [
+        (RequestShape.COMPLETIONS, {"prompt": [1, 2], "truncate_prompt_tokens": 1}),
+        (RequestShape.GENERATE, {"token_ids": [1, 2], "truncate_prompt_tokens": -1}),
+        (
+            RequestShape.GENERATE,
+            {"token_ids": [1, 2], "sampling_params": {"truncate_prompt_tokens": 1}},
+        ),
+        (RequestShape.EMBEDDINGS, {"input": [1, 2]}),
+    ],
+)
+def test_a_prompt_that_may_be_shortened_or_divided_is_never_too_long(
+    shape: RequestShape, fields: dict[str, object]
+) -> None:
+    seen = measured(shape, **fields)
+    assert seen.prompt_token_ids == 2
+    assert seen.longest_prompt_token_ids is None
+
+
+def test_generated_from_token_ids() -> None:
+    seen = measured(RequestShape.GENERATE, token_ids=[1, 2, 3], sampling_params={"max_tokens": 7})
+    assert (seen.longest_prompt_token_ids, seen.max_tokens) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields"),
+    [
+        (RequestShape.EMBEDDINGS, {"input": "a"}),
+        (RequestShape.RERANK, {"query": "a", "documents": ["b"]}),
+        (RequestShape.CLASSIFY, {"input": "a", "max_tokens": 9}),
+    ],
+)
+def test_what_generates_nothing_has_no_output(
+    shape: RequestShape, fields: dict[str, object]
+) -> None:
+    assert measured(shape, **fields).max_tokens == 0
+
+
+@pytest.mark.parametrize(
     ("fields", "max_tokens"),
     [
         ({"max_completion_tokens": 5, "max_tokens": 9}, 5),
