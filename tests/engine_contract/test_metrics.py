@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.vllm.metrics_page import parse_metrics_page
+from proxy.vllm.saturation import Reading, saturation_between
 from tests.support.engine_process import MAX_MODEL_LEN, MODEL, wait_until
 from tests.support.engine_requests import LooseRequest, completion
 
 if TYPE_CHECKING:
     import httpx
 
+    from proxy.admission.saturation import Saturation
     from tests.support.engine_process import EngineProcess
 
 _ENGINE = {"engine", "model_name"}
@@ -33,6 +36,7 @@ _LABELS = {
     "vllm:iteration_tokens_total_count": _ENGINE,
     "vllm:time_to_first_token_seconds_count": _ENGINE,
     "vllm:inter_token_latency_seconds_count": _ENGINE,
+    "vllm:inter_token_latency_seconds_sum": _ENGINE,
     "vllm:request_time_per_output_token_seconds_count": _ENGINE,
     "vllm:e2e_request_latency_seconds_count": _ENGINE,
     "vllm:request_queue_time_seconds_count": _ENGINE,
@@ -96,6 +100,8 @@ def test_our_reading_of_an_idle_engine_is_complete(idle_engine: EngineProcess) -
         metrics.iterations_total,
         metrics.prompt_tokens_total,
         metrics.generation_tokens_total,
+        metrics.tpot_sum_s,
+        metrics.tpot_count,
         metrics.block_size,
     )
 
@@ -111,6 +117,26 @@ def test_tokens_are_counted_exactly(idle_engine: EngineProcess, http: httpx.Clie
         )
 
     wait_until(counted, "100 more tokens on the page")
+
+
+def test_two_pages_say_how_long_a_token_takes_and_that_nobody_is_preempted(
+    idle_engine: EngineProcess, http: httpx.Client
+) -> None:
+    before = Reading(parse_metrics_page(idle_engine.metrics_page()), 0.0)
+    began = time.monotonic()
+    assert http.post("/v1/completions", json=completion(50)).status_code == 200
+    took_s = time.monotonic() - began
+
+    def saturation() -> Saturation:
+        return saturation_between(
+            before, Reading(parse_metrics_page(idle_engine.metrics_page()), 1.0)
+        )
+
+    wait_until(lambda: saturation().tpot_s is not None, "the times of the tokens on the page")
+    tpot_s = saturation().tpot_s
+    assert tpot_s is not None
+    assert 0 < tpot_s <= took_s / 49
+    assert saturation().preemptions_per_s == 0
 
 
 def test_a_finished_request_is_counted_by_its_reason(

@@ -231,6 +231,12 @@ def test_after_a_cut_it_waits_until_the_cut_has_taken_hold() -> None:
     assert watch.tell(full, in_flight=85) != []
 
 
+def test_two_cuts_are_three_seconds_apart() -> None:
+    watch = Watch()
+    moves = watch.tell(Saturation(preemptions_per_s=1.0), seconds=9)
+    assert [move.after for move in moves] == [85, 72, 61]
+
+
 def test_it_does_not_wait_for_ever() -> None:
     full = Saturation(preemptions_per_s=1.0)
     watch = Watch()
