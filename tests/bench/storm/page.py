@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 _TITLES = {Kind.VLLM: "On a real vLLM", Kind.SIM: "On the simulated engine"}
 
 
-def page(found: Mapping[Kind, Results], times: Sequence[float], setting: Setting) -> str:
-    """The whole of docs/overload.md."""
-    sections = [section(kind, results, times) for kind, results in found.items()]
+def page(
+    found: Mapping[Kind, Results],
+    times: Sequence[float],
+    setting: Setting,
+    only: Collection[str] | None = None,
+) -> str:
+    """The whole of docs/overload.md. `only`: names of ways, all without."""
+    sections = [section(kind, results, times, only) for kind, results in found.items()]
     return "\n\n".join((_introduction(times), _run(found, setting), *sections)) + "\n"
 
 
