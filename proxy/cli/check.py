@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.settings_options import settings_options
-from proxy.cli.soundness import Machine, Verdict, full_length_requests, judge, model_length
+from proxy.cli.soundness import Machine, Verdict, judge, limits_of, model_length
 from proxy.config import Settings, SettingsError, load_settings, settings_table
 from proxy.upstream.address import UpstreamAddress
 from proxy.vllm.inspection import EngineReport, inspect_engine
@@ -130,7 +130,7 @@ def _engine_object(settings: Settings, engine: EngineReport) -> dict[str, Any]:
         "model": engine.models[0].id if engine.models else None,
         "max_model_len": model_length(engine),
         "kv_cache_tokens": engine.kv_cache_tokens,
-        "max_concurrency": full_length_requests(engine),
+        "max_concurrency": limits_of(settings, engine).full_length_requests,
     }
 
 
@@ -190,7 +190,7 @@ def _engine_lines(settings: Settings, engine: EngineReport) -> list[tuple[str, s
     state = "up" if engine.up else "NOT up"
     lines = [("engine", f"{settings.upstream_url}: {state} ({engine.reason})")]
     if engine.up:
-        length, full = model_length(engine), full_length_requests(engine)
+        length, full = model_length(engine), limits_of(settings, engine).full_length_requests
         lines += [
             ("version", engine.version or "not told"),
             ("models", ", ".join(model.id for model in engine.models) or "not told"),

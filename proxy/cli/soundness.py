@@ -1,16 +1,22 @@
 """Judges settings against the engine and the machine they are to run on. Pure.
 
-    seats fill first   while   seats x average tokens of a request <= tokens of the KV cache
-    KV cache fills first       above that average
-
-A request holds its prompt and the output so far, at most the model's length. So the KV cache can
-only bind first when it holds fewer requests of full length than there are seats.
+Which limit binds first, and which are set to no effect, is said in proxy/vllm/binding_limit.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from proxy.vllm.binding_limit import (
+    KV_BLOCK_TOKENS,
+    BindingLimit,
+    Limits,
+    auto_kv_tokens,
+    binding_limit,
+    full_length_requests,
+    limit_warnings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +26,6 @@ if TYPE_CHECKING:
 
 # Descriptors besides connections: listeners, log and trace files, the event loop's own.
 _SPARE_DESCRIPTORS = 64
-# vLLM's block of the KV cache on GPUs, in tokens. A sequence never takes less.
-_KV_BLOCK_TOKENS = 16
 # A body may be held by a place while as many others are being uploaded.
 _BODIES_PER_PLACE = 2
 _SHORTEST_SOUND_KEY = 16
@@ -34,14 +38,6 @@ class Machine:
 
     max_open_files: int | None
     memory_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class BindingLimit:
-    """Which limit is reached first as load rises: `max_in_flight` or `kv_tokens`."""
-
-    which: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +54,16 @@ class Verdict:
 
 
 def judge(settings: Settings, engine: EngineReport, machine: Machine) -> Verdict:
+    limits = limits_of(settings, engine)
     return Verdict(
         problems=tuple(_problems(settings, engine)),
         warnings=(
             *_engine_warnings(settings, engine),
+            *limit_warnings(limits),
             *_machine_warnings(settings, machine),
             *_setting_warnings(settings),
         ),
-        binding_limit=binding_limit(settings.max_in_flight, engine),
+        binding_limit=binding_limit(limits),
     )
 
 
@@ -79,38 +77,34 @@ def model_length(engine: EngineReport) -> int | None:
     return max((m.max_model_len for m in engine.models if m.max_model_len), default=None)
 
 
-def binding_limit(seats: int, engine: EngineReport) -> BindingLimit:
-    tokens, full_length = engine.kv_cache_tokens, full_length_requests(engine)
-    if not tokens:
-        unknown = "tell the size of its KV cache" if engine.up else "answer"
-        why = f"{seats} seats, as far as can be seen: the engine does not {unknown}"
-        return BindingLimit("max_in_flight", why)
-    if full_length is None:
-        why = (
-            f"{seats} seats fill first up to {tokens // seats:,} tokens a request on average, "
-            f"the KV cache of {tokens:,} tokens above; the engine does not tell its model length"
-        )
-        return BindingLimit("max_in_flight", why)
-    if full_length >= seats:
-        why = (
-            f"{seats} seats fill first: the KV cache ({tokens:,} tokens) "
-            f"holds {full_length:,.1f} requests of full length"
-        )
-        return BindingLimit("max_in_flight", why)
-    why = (
-        f"the KV cache ({tokens:,} tokens) holds {full_length:,.1f} requests of full length, "
-        f"fewer than {seats} seats; the seats fill first only while requests take "
-        f"{tokens // seats:,} tokens or less on average, prompt and output together"
+def limits_of(settings: Settings, engine: EngineReport) -> Limits:
+    """Of one engine, from what is set and what it tells about itself."""
+    tokens, length = engine.kv_cache_tokens, model_length(engine)
+    return Limits(
+        max_in_flight=settings.max_in_flight,
+        max_num_seqs=settings.max_num_seqs,
+        max_kv_tokens=_max_kv_tokens(settings, tokens),
+        max_kv_tokens_is_auto=settings.max_kv_tokens == "auto",
+        max_prefill_tokens=settings.max_prefill_tokens,
+        tenant_max_in_flight=settings.tenant_max_in_flight,
+        tenants=_tenants(settings),
+        upstreams=len(settings.upstream_urls),
+        kv_cache_tokens=tokens,
+        full_length_requests=full_length_requests(tokens, length, engine.max_concurrency),
+        model_len=length,
+        engine_answers=engine.up,
     )
-    return BindingLimit("kv_tokens", why)
 
 
-def full_length_requests(engine: EngineReport) -> float | None:
-    """How many requests of the model's full length the KV cache holds at once."""
-    if engine.max_concurrency:
-        return engine.max_concurrency
-    length = model_length(engine)
-    return engine.kv_cache_tokens / length if engine.kv_cache_tokens and length else None
+def _max_kv_tokens(settings: Settings, kv_cache_tokens: int | None) -> int | None:
+    if settings.max_kv_tokens != "auto":
+        return settings.max_kv_tokens
+    return auto_kv_tokens(kv_cache_tokens, settings.headroom) if kv_cache_tokens else None
+
+
+def _tenants(settings: Settings) -> int | None:
+    """As many as there are client keys; nobody can tell how many a header will name."""
+    return len(settings.client_keys) or None if settings.tenant_header is None else None
 
 
 def _problems(settings: Settings, engine: EngineReport) -> Iterator[str]:
@@ -127,15 +121,14 @@ def _problems(settings: Settings, engine: EngineReport) -> Iterator[str]:
     if not engine.models and not engine.key_refused:
         yield "the engine names no model at /v1/models"
     seats, tokens = settings.max_in_flight, engine.kv_cache_tokens
-    if tokens and tokens < seats * _KV_BLOCK_TOKENS:
+    if tokens and tokens < seats * KV_BLOCK_TOKENS:
         yield (
             f"SLUICE_MAX_IN_FLIGHT={seats}: the KV cache has {tokens:,} tokens, "
-            f"less than one block of {_KV_BLOCK_TOKENS} for each seat"
+            f"less than one block of {KV_BLOCK_TOKENS} for each seat"
         )
 
 
 def _engine_warnings(settings: Settings, engine: EngineReport) -> Iterator[str]:
-    seats, full_length = settings.max_in_flight, full_length_requests(engine)
     if engine.up and engine.key_refused and not settings.upstream_api_key:
         yield "the engine asks for a key: clients must bring it, and it tells this check little"
     if settings.max_num_seqs is None:
@@ -143,11 +136,10 @@ def _engine_warnings(settings: Settings, engine: EngineReport) -> Iterator[str]:
             "SLUICE_MAX_NUM_SEQS is not set: whether the limit is below the engine's "
             "--max-num-seqs cannot be checked, and the engine does not tell"
         )
-    if engine.kv_cache_tokens and full_length and full_length < seats:
+    if engine.up and settings.max_kv_tokens == "auto" and not engine.kv_cache_tokens:
         yield (
-            f"long requests fill the KV cache before {seats} seats are taken, and vLLM then "
-            f"preempts: watch vllm:num_preemptions_total, or set SLUICE_MAX_IN_FLIGHT="
-            f"{max(1, int(full_length))} to rule it out"
+            "SLUICE_MAX_KV_TOKENS=auto has no effect: the engine does not tell the size of its "
+            "KV cache"
         )
 
 

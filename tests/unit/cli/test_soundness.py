@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 
 from proxy.cli.soundness import (
-    BindingLimit,
     Machine,
     Verdict,
-    binding_limit,
     descriptors_needed,
-    full_length_requests,
     judge,
+    limits_of,
     model_length,
 )
 from proxy.settings import Settings
+from proxy.vllm.binding_limit import Limits
 from proxy.vllm.inspection import EngineReport, ServedModel
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -59,48 +58,51 @@ def test_an_ordinary_set_up_is_sound_and_has_nothing_to_warn_of() -> None:
     assert seen.binding_limit.which == "max_in_flight"
 
 
-# Which limit binds first -------------------------------------------------------------------------
+# The limits --------------------------------------------------------------------------------------
 
 
-def test_seats_bind_first_when_the_cache_holds_more_requests_of_full_length() -> None:
-    limit = binding_limit(50, engine())
-    assert limit == BindingLimit(
-        "max_in_flight",
-        "50 seats fill first: the KV cache (1,048,576 tokens) holds 512.0 requests of full length",
+def test_what_is_set_and_what_the_engine_tells_are_the_limits_of_one_engine() -> None:
+    seen = limits_of(
+        settings(
+            max_kv_tokens=5000,
+            max_prefill_tokens=4000,
+            tenant_max_in_flight=9,
+            api_keys="a:" + "x" * 16 + ",b:" + "y" * 16,
+        ),
+        engine(),
+    )
+    assert seen == Limits(
+        max_in_flight=50,
+        max_num_seqs=64,
+        max_kv_tokens=5000,
+        max_prefill_tokens=4000,
+        tenant_max_in_flight=9,
+        tenants=2,
+        kv_cache_tokens=1_048_576,
+        full_length_requests=512.0,
+        model_len=2048,
     )
 
 
-def test_the_cache_binds_first_when_it_holds_fewer_and_the_turning_point_is_told() -> None:
-    limit = binding_limit(50, engine(kv_cache_tokens=40_960, max_concurrency=None))
-    assert limit.which == "kv_tokens"
-    assert "holds 20.0 requests of full length, fewer than 50 seats" in limit.why
-    assert "819 tokens or less" in limit.why
-
-
-def test_exactly_as_many_requests_as_seats_fit() -> None:
-    assert binding_limit(512, engine()).which == "max_in_flight"
-    assert binding_limit(513, engine()).which == "kv_tokens"
-
-
-def test_what_the_engine_says_it_holds_goes_before_a_division() -> None:
-    report = engine(kv_cache_tokens=2048, max_concurrency=9.5)
-    assert full_length_requests(report) == 9.5
-
-
-@pytest.mark.parametrize(
-    ("report", "words"),
-    [
-        (engine(kv_cache_tokens=None, max_concurrency=None), "does not tell the size"),
-        (DOWN, "does not answer"),
-        (engine(models=(), max_concurrency=None), "up to 20,971 tokens a request on average"),
-    ],
-)
-def test_what_is_not_known_is_said_and_never_taken_for_zero(
-    report: EngineReport, words: str
+@pytest.mark.parametrize(("cache", "tokens"), [(100_000, 90_000), (None, None)])
+def test_auto_is_a_share_of_the_cache_once_it_is_known(
+    cache: int | None, tokens: int | None
 ) -> None:
-    limit = binding_limit(50, report)
-    assert limit.which == "max_in_flight"
-    assert words in limit.why
+    report = engine(kv_cache_tokens=cache)
+    assert limits_of(settings(max_kv_tokens="auto"), report).max_kv_tokens == tokens
+
+
+def test_nobody_knows_how_many_tenants_a_header_will_name() -> None:
+    named = settings(tenant_header="x-team", api_keys="a:" + "x" * 16)
+    assert limits_of(named, engine()).tenants is None
+    assert limits_of(settings(), engine()).tenants is None
+
+
+def test_the_verdict_names_the_limit_that_binds_first() -> None:
+    assert verdict(engine(kv_cache_tokens=40_960, max_concurrency=20.0)).binding_limit.which == (
+        "kv_tokens"
+    )
+    assert "does not answer" in verdict(DOWN).binding_limit.why
 
 
 def test_the_longest_model_counts() -> None:
@@ -171,6 +173,17 @@ def test_what_is_worth_a_look_is_a_warning(values: dict[str, object], words: str
 def test_a_cache_that_long_requests_fill_is_warned_of_with_the_limit_that_rules_it_out() -> None:
     (warning,) = verdict(engine(kv_cache_tokens=40_960, max_concurrency=20.9)).warnings
     assert "SLUICE_MAX_IN_FLIGHT=20" in warning
+
+
+def test_an_automatic_limit_that_finds_no_cache_to_fit_is_warned_of() -> None:
+    report = engine(kv_cache_tokens=None, max_concurrency=None)
+    (warning,) = verdict(report, max_kv_tokens="auto").warnings
+    assert warning.startswith("SLUICE_MAX_KV_TOKENS=auto has no effect")
+
+
+def test_a_limit_to_no_effect_is_a_warning() -> None:
+    (warning,) = verdict(max_kv_tokens=10_000_000).warnings
+    assert "SLUICE_MAX_KV_TOKENS=10000000" in warning
 
 
 def test_too_few_open_files_for_all_places_are_warned_of() -> None:
