@@ -108,6 +108,7 @@ class AimdLimit:
         "_waiting",
         "floor",
         "maximum",
+        "seats",
     )
 
     def __init__(self, maximum: int, floor: int | None = None, start: int | None = None) -> None:
@@ -116,6 +117,8 @@ class AimdLimit:
         level = maximum if start is None else start
         if not 1 <= self.floor <= level <= maximum:
             raise ValueError(f"1 <= {self.floor} <= {level} <= {maximum} does not hold")
+        self.seats = level
+        """Of the level the whole seats: counted once, because every decision reads them."""
         self._level = float(level)
         self._observed_at: float | None = None
         self._cut_at: float | None = None
@@ -123,11 +126,6 @@ class AimdLimit:
         self._waiting: deque[float] = deque(maxlen=_COUNTS)
         self._tpot_s: float | None = None
         self._best_tpot_s: float | None = None
-
-    @property
-    def seats(self) -> int:
-        # Steps of a fraction of a seat add up to whole ones only up to rounding.
-        return int(self._level + 1e-9)
 
     def engine_restarted(self) -> None:
         """What was learned of the old engine's speed and edge is forgotten; the limit stays."""
@@ -183,8 +181,7 @@ class AimdLimit:
         return self._tpot_s / self._best_tpot_s
 
     def _rise(self, saturation: Saturation, in_flight: int, elapsed_s: float) -> Move | None:
-        before = self.seats
-        if in_flight < _IN_USE * before or self._is_nearly_full(saturation):
+        if in_flight < _IN_USE * self.seats or self._is_nearly_full(saturation):
             return None
         step = max(1.0, self.maximum / _SECONDS_TO_MAXIMUM) * elapsed_s
         if self._edge is not None:
@@ -195,25 +192,27 @@ class AimdLimit:
                 near = min(self._edge * _NEAR_EDGE, self._edge - 1)
                 quick = min(step, max(0.0, near - self._level))
                 step = quick + (step - quick) / _SLOWER_NEAR_EDGE
-        self._level = min(float(self.maximum), self._level + step)
-        return self._moved(before, f"{in_flight} of {before} seats in use, and the engine not full")
+        why = f"{in_flight} of {self.seats} seats in use, and the engine not full"
+        return self._move_to(min(float(self.maximum), self._level + step), why)
 
     def _cut(self, excess: _Excess, in_flight: int, now: float) -> Move | None:
-        before, used = self.seats, self._used(in_flight)
+        used = self._used(in_flight)
         keep = min(_SHALLOWEST_CUT, max(_DEEPEST_CUT, excess.keep))
-        self._level = max(float(self.floor), self._level * _DEEPEST_CUT, used * keep)
         self._edge = used
         self._cut_at = now
         self._waiting.clear()
         self._tpot_s = None
-        return self._moved(before, excess.why)
+        level = max(float(self.floor), self._level * _DEEPEST_CUT, used * keep)
+        return self._move_to(level, excess.why)
 
     def _used(self, in_flight: int) -> float:
         return max(1.0, min(self._level, in_flight))
 
-    def _moved(self, before: int, why: str) -> Move | None:
-        after = self.seats
-        return None if after == before else Move(before, after, why)
+    def _move_to(self, level: float, why: str) -> Move | None:
+        self._level = level
+        # Steps of a fraction of a seat add up to whole ones only up to rounding.
+        before, self.seats = self.seats, int(level + 1e-9)
+        return None if self.seats == before else Move(before, self.seats, why)
 
     def _is_settling(self, in_flight: int, now: float) -> bool:
         if self._cut_at is None:

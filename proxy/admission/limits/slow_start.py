@@ -47,6 +47,8 @@ class SlowStart:
     @property
     def seats(self) -> int:
         full = self._limit.seats
+        if self._share >= 1:  # nearly always, and read at every decision
+            return full
         return min(full, max(1, int(full * self._share)))
 
     @property
