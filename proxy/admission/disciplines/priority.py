@@ -77,7 +77,9 @@ class PriorityDiscipline(Generic[W]):
         self._clock = clock
         self._cap = math.inf if tenant_max_in_flight is None else tenant_max_in_flight
         self._due_after = 1 / trickle_share - 1 if trickle_share else math.inf
-        self._bands = tuple(_Band[W]() for _ in Priority)
+        self._bands = bands = tuple(_Band[W]() for _ in Priority)
+        self._above = tuple(bands[:priority] for priority in Priority)
+        self._below = tuple(bands[priority + 1 :] for priority in Priority)
         self._tenants: dict[str, Tenant[Fifo[W]]] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
         self._waiting = 0
@@ -126,8 +128,8 @@ class PriorityDiscipline(Generic[W]):
     def head(self) -> W | None:
         if not self._waiting:
             return None
-        for band in self._bands[Priority.NORMAL :]:
-            if self._is_due(band):
+        for band in self._below[Priority.HIGH]:
+            if band.passed_over >= self._due_after and band.fairness.competing:
                 return band.head()
         for band in self._bands:
             if band.fairness.competing:
@@ -175,7 +177,7 @@ class PriorityDiscipline(Generic[W]):
         Those that wait below their tenant's cap are not counted. So it is too low where others hold
         fewer seats, or where the cap slows the newcomer's own line.
         """
-        higher = sum(band.fairness.competing_seats for band in self._bands[: request.priority])
+        higher = sum(band.fairness.competing_seats for band in self._above[request.priority])
         fairness = self._bands[request.priority].fairness
         line = self._known_line(request)
         weight = self._weights.get(request.tenant, 1.0)
@@ -188,7 +190,7 @@ class PriorityDiscipline(Generic[W]):
         if not self._waiting or self.over_cap(request):
             return None
         head = self.head()
-        for band in reversed(self._bands[request.priority + 1 :]):
+        for band in reversed(self._below[request.priority]):
             newest = band.waiters.newest()
             if newest is not None and newest is not head:
                 return newest
@@ -210,23 +212,22 @@ class PriorityDiscipline(Generic[W]):
 
     def _is_behind_somebody(self, request: AdmissionRequest) -> bool:
         """Whether anybody waits who goes first, be it only its own tenant's capped request."""
-        for band in self._bands[: request.priority + 1]:
+        if self._bands[request.priority].fairness.competing:
+            return True
+        for band in self._above[request.priority]:
             if band.fairness.competing:
                 return True
-        for band in self._bands[request.priority + 1 :]:
-            if self._is_due(band):
+        for band in self._below[request.priority]:
+            if band.passed_over >= self._due_after and band.fairness.competing:
                 return True
         line = self._known_line(request)
         return line is not None and len(line.queue) > 0
-
-    def _is_due(self, band: _Band[W]) -> bool:
-        return band.passed_over >= self._due_after and band.fairness.competing > 0
 
     def _count_trickle(self, priority: Priority, seats: int) -> None:
         band = self._bands[priority]
         if band.passed_over >= self._due_after:
             band.passed_over -= seats * self._due_after
-        for lower in self._bands[priority + 1 :]:
+        for lower in self._below[priority]:
             if lower.fairness.competing:
                 lower.passed_over += seats
 

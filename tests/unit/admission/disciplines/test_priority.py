@@ -129,6 +129,16 @@ def test_the_head_stays_while_its_seats_are_collected() -> None:
         assert queue.discipline.head() is wide
 
 
+def test_time_in_which_nobody_waits_does_not_count() -> None:
+    queue = Queue()
+    queue.run("a")
+    queue.now_s = 10_000.0
+    queue.run("b")
+    queue.join("a")
+    queue.join("b")
+    assert queue.granted(2) == "ab"
+
+
 # Caps
 
 
