@@ -36,6 +36,8 @@ NORMAL_WITHIN_S = 30.0
 # Three tries of ten seconds, and the waits between them.
 _GONE_WITHIN_S = 35.0
 _READY_WITHIN_S = 30.0
+# Who is refused as late as that has sat out the queue timeout; sooner is at once.
+_WAITED_IN_VAIN_S = 0.9 * LIMITS.queue_timeout_s
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,6 @@ class Storm:
     """
 
     offered_per_s: float
-    seconds: float
     good_per_s: float
     tally: Tally
     waiting: int
@@ -74,11 +75,13 @@ class Storm:
         tally = self.tally
         first_bytes = sorted(one.first_byte_s for one in tally.served)
         own_first_bytes = sorted(one.own_first_byte_s for one in tally.served)
-        refusals = sorted(tally.refusals_s)
+        at_once = sorted(one for one in tally.refusals_s if one < _WAITED_IN_VAIN_S)
+        in_vain = len(tally.refusals_s) - len(at_once)
         columns = {
             "offered_per_s": self.offered_per_s,
             "good_per_s": self.good_per_s,
             "tries": tally.tries / tally.offered if tally.offered else 0.0,
+            "in_vain": 100.0 * in_vain / tally.tries if tally.tries else 0.0,
             "waiting": float(self.waiting),
             "running": float(self.running),
             "unread": float(self.unread),
@@ -90,9 +93,9 @@ class Storm:
         if first_bytes:
             columns["first_byte_s"] = percentile(first_bytes, 0.99)
             columns["own_first_byte_s"] = percentile(own_first_bytes, 0.99)
-        if refusals:
-            columns["refusal_ms"] = percentile(refusals, 0.99) * 1e3
-            columns["refusal_p50_ms"] = percentile(refusals, 0.5) * 1e3
+        if at_once:
+            columns["refusal_ms"] = percentile(at_once, 0.99) * 1e3
+            columns["refusal_p50_ms"] = percentile(at_once, 0.5) * 1e3
         return columns
 
 
@@ -119,7 +122,6 @@ async def measure(place: Place, row: Row, per_s: float, seconds: float, seed: in
     good_per_s = faded_rate(tally.good_moments(), began_at + RAMP_S, ended_at)
     return Storm(
         offered_per_s=per_s,
-        seconds=seconds,
         good_per_s=good_per_s,
         tally=tally,
         waiting=watch.waiting,

@@ -172,7 +172,8 @@ checkout, see `scripts/setup_vllm.sh` and `scripts/setup_bench.sh`.
 - Good is a whole answer within {GOOD_WITHIN_S:g} s of the first try; good/s counts those that came
   while requests arrived. The p99 to first byte is of answered requests, from their first try on,
   and in the next column from the try that was answered. A refusal is a 503, 429 or 408; its time
-  is to its last byte, with the connection set up, however long the request had been waiting.
+  is to its last byte, with the connection set up. Who was refused only after the queue timeout is
+  not among them but in the next column, as a share of all tries.
 - Running and waiting are the most that the engine's metrics page showed, asked every 0.25 s.
   Answers that nobody read: those that the engine finished, less those that clients read. The
   simulated engine shows a request that has come since its last step as waiting, vLLM does not.

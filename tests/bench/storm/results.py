@@ -28,6 +28,7 @@ COLUMNS = (
     Column("first_byte_s", "p99 to first byte, s", 2),
     Column("own_first_byte_s", "of its own try, s", 2),
     Column("refusal_ms", "p99 of refusals, ms", 1),
+    Column("in_vain", "waited in vain, % of tries", 1),
     Column("waiting", "waiting in the engine", 0),
     Column("running", "running", 0),
     Column("unread", "answers that nobody read", 0),
