@@ -64,6 +64,15 @@ class ClientConnection:
         """
         return self._protocol.running.take_whole_body()
 
+    def write_body(self, body: bytes, more_body: bool) -> bool:
+        """The next piece of an answer's body, after its start event, as http.response.body is sent,
+        but in one synchronous step. False: the client reads slowly; await room() before more."""
+        return self._protocol.running.write_body(body, more_body)
+
+    async def room(self) -> None:
+        """Until the client has read what was written, or is gone."""
+        await self._protocol.flow.drain()
+
     def end_body_by_closing(self) -> None:
         """Before the response start: no chunked framing, the body ends with the connection."""
         self._protocol.running.ends_with_connection = True

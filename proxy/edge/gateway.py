@@ -230,7 +230,8 @@ class Gateway:
         engine = self.engines[upstream]
         async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
             visit.engine_answered(response.status)
-            await visit.relay.pass_on(response, self._answer_headers(visit, response))
+            headers = self._answer_headers(visit, response)
+            await visit.relay.pass_on(response, headers, watch.stop_listening)
             watch.stop_listening()
 
     def _answer_headers(self, visit: Visit, response: UpstreamResponse) -> RawHeaders:

@@ -1,7 +1,6 @@
 """Passes the engine's answer on to the client, chunk for chunk, and makes a failure look like one.
 
-Backpressure goes through: the next chunk is read from the engine once the server has taken this
-one, and the engine's connection stops reading while nobody asks.
+Backpressure goes through: while the client's connection has no room the engine's is not read.
 """
 
 from __future__ import annotations
@@ -30,8 +29,10 @@ class Relay:
     """One answer on its way to the client. Counts what passed, for the records."""
 
     __slots__ = (
+        "_at_end",
         "_clock",
         "_closing",
+        "_connection",
         "_scope",
         "_send",
         "body_bytes",
@@ -55,8 +56,11 @@ class Relay:
         self,
         response: UpstreamResponse,
         headers: list[tuple[bytes, bytes]],
+        at_end: Callable[[], None],
     ) -> None:
         """Sends head and body. `headers` are final; a Content-Length among them is the engine's.
+        `at_end` is called before the last piece goes out: with it the request is over for the
+        server, which says so to whoever listens as if the client had left.
 
         Raises UpstreamError from the engine's side; what is sent by then stays sent.
         """
@@ -73,6 +77,24 @@ class Relay:
             }
         )
         self.started = True
+        connection = client_connection(self._scope)
+        if connection is None:
+            await self._send_body(response)
+        else:
+            self._connection, self._at_end = connection, at_end
+            await response.pass_to(self._take, connection.room)
+
+    def _take(self, chunk: bytes, is_last: bool) -> bool:
+        """Writes a piece of the body in the very step in which the engine's bytes came."""
+        if self.first_byte_at is None:
+            self.first_byte_at = self._clock()
+        self.body_bytes += len(chunk)
+        if is_last:
+            self._at_end()
+        return self._connection.write_body(chunk, not is_last)
+
+    async def _send_body(self, response: UpstreamResponse) -> None:
+        """For a server that is not ours: by ASGI events."""
         more_body = True
         while more_body:
             chunk = await response.read()

@@ -73,6 +73,14 @@ class ResponseCycle(RequestResponseCycle):
         else:
             raise RuntimeError(f"unexpected ASGI event {kind!r}")
 
+    def write_body(self, body: bytes, more_body: bool) -> bool:
+        """See ClientConnection.write_body."""
+        if not self.disconnected:
+            if not self.response_started or self.response_complete:
+                raise RuntimeError("a piece of a body out of place")
+            self._send_body(body, more_body)
+        return not self.flow.write_paused
+
     def _send_start(self, message: Any) -> None:  # noqa: ANN401 - as above
         head = self._encode_head(message["status"], message.get("headers", ()))
         self.response_started = True

@@ -39,7 +39,7 @@ from proxy.upstream.errors import (
 )
 from proxy.upstream.httpx_attempt import Attempt, shut_down
 from proxy.upstream.pool import IDLE_EXPIRY_S
-from proxy.upstream.port import UpstreamTimeouts
+from proxy.upstream.port import UpstreamTimeouts, pass_by_reading
 from proxy.upstream.request_sender import encode_head
 from proxy.upstream.response_head import MAX_HEAD_BYTES, head_size, violation_of_head
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from proxy.upstream.address import UpstreamAddress
-    from proxy.upstream.port import RawHeaders, UpstreamRequest
+    from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest
 
     _Reading = asyncio.Task[bytes]
 
@@ -233,6 +233,10 @@ class HttpxExchange:
             raise self._failure from error
         self.is_exhausted = not part
         return part
+
+    async def pass_to(self, take: Take, room: Room) -> None:
+        """See UpstreamResponse.pass_to."""
+        await pass_by_reading(self, take, room)
 
 
 def _transport(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from proxy.upstream.address import UpstreamAddress
-    from proxy.upstream.port import RawHeaders, UpstreamRequest
+    from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest
 
 # uvicorn, and so vLLM, closes a connection that has been idle for 5 s. Its clock starts before
 # ours, and a loop under load may be late: 2 s between the two keep us from writing to a connection
@@ -224,6 +224,10 @@ class Exchange:
     def read(self) -> Coroutine[Any, Any, bytes]:
         """See UpstreamResponse.read."""
         return self._entered().read()
+
+    def pass_to(self, take: Take, room: Room) -> Coroutine[Any, Any, None]:
+        """See UpstreamResponse.pass_to."""
+        return self._entered().pass_to(take, room)
 
     @property
     def is_readable(self) -> bool:

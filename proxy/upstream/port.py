@@ -6,6 +6,7 @@ client (`httpx_client.py`).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 RawHeaders = list[tuple[bytes, bytes]]
+Take = Callable[[bytes, bool], bool]
+Room = Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -64,6 +67,25 @@ class UpstreamResponse(Protocol):
         Chunked framing is removed, content codings are not. One caller at a time. Raises
         UpstreamError when the body breaks off, is malformed, or the engine falls silent.
         """
+
+    async def pass_to(self, take: Take, room: Room) -> None:
+        """Gives the whole body to `take`, piece by piece as it comes; returns once it is complete.
+
+        take(data, is_last) is called in the step in which the data came, from the event loop's own
+        callback where that is possible, so that no task needs to be woken for each piece. Only the
+        last piece may be empty. When it returns False, room() is awaited before the next call.
+        Raises as read() does, and whatever `take` raises. Not to be mixed with read().
+        """
+
+
+async def pass_by_reading(response: UpstreamResponse, take: Take, room: Room) -> None:
+    """`pass_to` for a client that can only be read."""
+    is_last = False
+    while not is_last:
+        data = await response.read()
+        is_last = not data or response.is_exhausted
+        if not take(data, is_last) and not is_last:
+            await room()
 
 
 class Upstream(Protocol):

@@ -147,6 +147,12 @@ class AsgiConnection:
     def take_whole_body(self) -> bytes | None:
         return self._exchange.take_whole_body()
 
+    def write_body(self, body: bytes, more_body: bool) -> bool:
+        return self._exchange.write_body(body, more_body)
+
+    async def room(self) -> None:
+        await self._exchange.room()
+
     def end_body_by_closing(self) -> None:
         """Nothing is framed here."""
 
@@ -276,9 +282,19 @@ class AsgiExchange:
         body, self._uploaded = bytes(self._uploaded), bytearray()
         return body
 
-    async def _send(self, message: dict[str, Any]) -> None:
+    def write_body(self, body: bytes, more_body: bool) -> bool:
+        self._put({"type": "http.response.body", "body": body, "more_body": more_body})
+        return self.disconnected or self._may_send.is_set()
+
+    async def room(self) -> None:
         if not self.disconnected:
             await self._may_send.wait()
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self.room()
+        self._put(message)
+
+    def _put(self, message: dict[str, Any]) -> None:
         if self.disconnected or self.connection.is_closing():
             self.sent_after_disconnect += 1
         elif self._head is None:

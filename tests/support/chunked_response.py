@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.upstream.port import pass_by_reading
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.upstream.errors import UpstreamError
-    from proxy.upstream.port import RawHeaders
+    from proxy.upstream.port import RawHeaders, Room, Take
 
 
 class ChunkedResponse:
@@ -45,3 +47,6 @@ class ChunkedResponse:
         if self._error is not None:
             raise self._error
         return b""
+
+    async def pass_to(self, take: Take, room: Room) -> None:
+        await pass_by_reading(self, take, room)

@@ -87,6 +87,7 @@ class ClientLine:
         self.refusal: ConnectionRefusal | None = None
         self.client = ClientMessages()
         self.sent = SentMessages()
+        self.has_room = True
         self._closes = closes
 
     def scope(self, **values: object) -> dict[str, Any]:
@@ -101,6 +102,14 @@ class ClientLine:
     def abort(self) -> None:
         self.ended.append("abort")
         self.client.leave()
+
+    def write_body(self, body: bytes, more_body: bool) -> bool:
+        self.sent.append({"type": "http.response.body", "body": body, "more_body": more_body})
+        return self.has_room
+
+    async def room(self) -> None:
+        while not self.has_room:
+            await asyncio.sleep(0.01)
 
     def end_body_by_closing(self) -> None:
         self.ended.append("will end by closing")

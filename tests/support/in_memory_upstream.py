@@ -17,14 +17,14 @@ from proxy.upstream.errors import (
     UpstreamError,
     UpstreamTimeoutError,
 )
-from proxy.upstream.port import UpstreamTimeouts
+from proxy.upstream.port import UpstreamTimeouts, pass_by_reading
 from tests.support.asgi_transport import AsgiClient, NoResponseError
 from tests.support.virtual_time import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from proxy.upstream.port import RawHeaders, UpstreamRequest
+    from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest
     from tests.support.asgi_transport import App, AsgiExchange, Head
 
 # What the engine may have sent without anybody having read it: as much as socket buffers take in.
@@ -109,3 +109,6 @@ class InMemoryResponse:
         if not chunk and not self._exchange.completed:
             raise UpstreamClosedError("closed the connection before the response was complete")
         return chunk
+
+    async def pass_to(self, take: Take, room: Room) -> None:
+        await pass_by_reading(self, take, room)

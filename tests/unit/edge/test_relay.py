@@ -24,6 +24,14 @@ def relay_over(line: ClientLine, http_version: str = "1.1") -> Relay:
     return Relay(line.scope(http_version=http_version), line.sent.send, now)
 
 
+def broken() -> ChunkedResponse:
+    return ChunkedResponse([b"a"], error=UpstreamClosedError("gone"))
+
+
+def at_end() -> None:
+    """What the gateway does when the last piece is about to go out."""
+
+
 def bodies(sent: SentMessages) -> list[tuple[bytes, bool]]:
     return [(message["body"], message["more_body"]) for message in sent[1:]]
 
@@ -33,7 +41,7 @@ def test_chunks_pass_one_for_one() -> None:
         line = ClientLine()
         relay = relay_over(line)
         response = ChunkedResponse([b"a", b"\xff\x00", b"c"], status=201)
-        await relay.pass_on(response, [JSON, JSON])
+        await relay.pass_on(response, [JSON, JSON], at_end)
         assert line.sent[0]["status"] == 201
         assert line.sent[0]["headers"] == [JSON, JSON]
         assert bodies(line.sent) == [
@@ -51,7 +59,7 @@ def test_a_last_chunk_that_is_known_to_be_the_last_needs_no_empty_one_after_it()
     async def scenario() -> None:
         line = ClientLine()
         response = ChunkedResponse([b"a", b"b"], knows_its_end=True)
-        await relay_over(line).pass_on(response, [])
+        await relay_over(line).pass_on(response, [], at_end)
         assert bodies(line.sent) == [(b"a", True), (b"b", False)]
 
     run(scenario())
@@ -61,7 +69,7 @@ def test_a_last_chunk_that_is_known_to_be_the_last_needs_no_empty_one_after_it()
 def test_the_head_waits_for_a_first_chunk_only_when_that_is_there(chunks: list[bytes]) -> None:
     async def scenario() -> None:
         line = ClientLine()
-        await relay_over(line).pass_on(ChunkedResponse(chunks), [])
+        await relay_over(line).pass_on(ChunkedResponse(chunks), [], at_end)
         assert line.sent[0][BODY_FOLLOWS] is bool(chunks)
 
     run(scenario())
@@ -77,12 +85,52 @@ def test_the_next_chunk_is_read_once_the_server_has_taken_this_one() -> None:
 
         response = ChunkedResponse([b"a", b"b"])
         relay = Relay({"http_version": "1.1"}, send, now)
-        passing = asyncio.create_task(relay.pass_on(response, []))
+        passing = asyncio.create_task(relay.pass_on(response, [], at_end))
         await settle()
         assert response.reads == 1
         may_send.set()
         await passing
         assert response.reads == 3
+
+    run(scenario())
+
+
+def test_a_client_without_room_is_waited_for() -> None:
+    async def scenario() -> None:
+        line = ClientLine()
+        line.has_room = False
+        response = ChunkedResponse([b"a", b"b"])
+        passing = asyncio.create_task(relay_over(line).pass_on(response, [], at_end))
+        await settle()
+        assert response.reads == 1
+        line.has_room = True
+        await passing
+        assert bodies(line.sent) == [(b"a", True), (b"b", True), (b"", False)]
+
+    run(scenario())
+
+
+def test_the_end_is_told_before_the_last_piece_goes_out() -> None:
+    async def scenario() -> None:
+        line = ClientLine()
+        pieces_by_then: list[int] = []
+        await relay_over(line).pass_on(
+            ChunkedResponse([b"a", b"b"], knows_its_end=True),
+            [],
+            lambda: pieces_by_then.append(len(line.sent) - 1),
+        )
+        assert pieces_by_then == [1]
+
+    run(scenario())
+
+
+def test_another_server_than_ours_gets_the_same_by_events() -> None:
+    async def scenario() -> None:
+        sent = SentMessages()
+        relay = Relay({"http_version": "1.1"}, sent.send, now)
+        await relay.pass_on(ChunkedResponse([b"a", b"b"]), [JSON], at_end)
+        assert bodies(sent) == [(b"a", True), (b"b", True), (b"", False)]
+        assert relay.body_bytes == 2
 
     run(scenario())
 
@@ -96,7 +144,7 @@ def test_the_first_byte_is_timed_when_it_comes() -> None:
 
         relay = relay_over(ClientLine())
         assert relay.first_byte_at is None
-        await relay.pass_on(Slow([b"a", b"b"]), [])
+        await relay.pass_on(Slow([b"a", b"b"]), [], at_end)
         assert (relay.first_byte_at, now()) == (5, 15)
 
     run(scenario())
@@ -107,7 +155,9 @@ def test_an_error_of_the_engine_comes_out_and_what_was_sent_stays_sent() -> None
         line = ClientLine()
         relay = relay_over(line)
         with pytest.raises(UpstreamClosedError):
-            await relay.pass_on(ChunkedResponse([b"a"], error=UpstreamClosedError("gone")), [SSE])
+            await relay.pass_on(
+                ChunkedResponse([b"a"], error=UpstreamClosedError("gone")), [SSE], at_end
+            )
         assert bodies(line.sent) == [(b"a", True)]
         assert relay.started
         assert relay.speaks_sse
@@ -134,7 +184,7 @@ def test_an_event_can_be_added_to_plain_sse_of_open_length_only(
     async def scenario() -> None:
         relay = relay_over(ClientLine())
         length = next((int(v) for n, v in headers if n.lower() == b"content-length"), 1)
-        await relay.pass_on(ChunkedResponse([b"x" * length]), headers)
+        await relay.pass_on(ChunkedResponse([b"x" * length]), headers, at_end)
         assert relay.speaks_sse is speaks
 
     run(scenario())
@@ -153,7 +203,7 @@ def test_an_old_client_reads_a_body_of_open_length_to_the_connections_end(
 ) -> None:
     async def scenario() -> None:
         line = ClientLine()
-        await relay_over(line, http_version).pass_on(ChunkedResponse([b"x"]), headers)
+        await relay_over(line, http_version).pass_on(ChunkedResponse([b"x"]), headers, at_end)
         assert line.ended == ended
 
     run(scenario())
@@ -163,7 +213,7 @@ def test_an_old_client_of_a_server_without_the_extension_is_served_as_it_can() -
     async def scenario() -> None:
         sent = SentMessages()
         relay = Relay({"http_version": "1.0"}, sent.send, now)
-        await relay.pass_on(ChunkedResponse([b"x"]), [])
+        await relay.pass_on(ChunkedResponse([b"x"]), [], at_end)
         assert sent.is_complete
 
     run(scenario())
@@ -199,7 +249,9 @@ def test_a_body_that_ends_with_the_connection_is_broken_off_by_a_reset() -> None
         line = ClientLine()
         relay = relay_over(line, "1.0")
         with pytest.raises(UpstreamClosedError):
-            await relay.pass_on(ChunkedResponse([b"a"], error=UpstreamClosedError("gone")), [SSE])
+            await relay.pass_on(
+                ChunkedResponse([b"a"], error=UpstreamClosedError("gone")), [SSE], at_end
+            )
         await relay.break_off(line.client.receive, b"", 60)
         assert line.ended == ["will end by closing", "abort"]
 

@@ -70,7 +70,7 @@ class Desk:
         self.visit.engine_answered(200)
         unfinished = ChunkedResponse([b"data: 1\n\n"], error=UpstreamClosedError("gone"))
         with contextlib.suppress(UpstreamClosedError):
-            await self.visit.relay.pass_on(unfinished, list(headers))
+            await self.visit.relay.pass_on(unfinished, list(headers), lambda: None)
 
     async def respond(self, error: Exception) -> None:
         await self.responder.respond(self.visit, error)

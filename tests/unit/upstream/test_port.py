@@ -10,7 +10,16 @@ from proxy.upstream.pool import ConnectionPool
 from proxy.upstream.port import UpstreamRequest, UpstreamTimeouts
 
 ADDRESS = UpstreamAddress.parse("http://127.0.0.1:1")
-MEMBERS = {"status", "headers", "is_exhausted", "is_readable", "read", "__aenter__", "__aexit__"}
+MEMBERS = {
+    "status",
+    "headers",
+    "is_exhausted",
+    "is_readable",
+    "pass_to",
+    "read",
+    "__aenter__",
+    "__aexit__",
+}
 
 
 @pytest.mark.parametrize("implementation", [ConnectionPool, HttpxUpstream])
