@@ -58,6 +58,13 @@ def test_what_was_not_measured_is_not_reached() -> None:
     assert [one.verdict for one in judge(Results(), (3.0,))] == [Verdict.NOT_MEASURED] * len(GOALS)
 
 
+def test_a_machine_that_was_not_quiet_is_told_of(results: Results) -> None:
+    results.add(MINE, 1, {"engine_noise": 0.04, "noise": 0.0})
+    assert "not quiet" not in page({Kind.SIM: results}, (3.0,), SETTING)
+    results.add(MINE, 2, {"engine_noise": 0.06, "noise": 0.0})
+    assert "not quiet" in page({Kind.SIM: results}, (3.0,), SETTING)
+
+
 def test_the_page_has_every_row_and_says_what_is_missing(results: Results) -> None:
     results.failed(Row(ONCE, 3.0, SLUICE), 3, "did not start")
     text = page({Kind.VLLM: results}, (3.0,), SETTING)
