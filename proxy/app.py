@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.admission.controller import AdmissionController
-from proxy.admission.limits.fixed import FixedLimit
-from proxy.admission.outcome import Reason
+from proxy.admission.disciplines.priority import PriorityDiscipline
 from proxy.admission.retry_after import draw_retry_after
 from proxy.admission.retry_budget import RetryBudget
+from proxy.admission.waiter import Waiter
 from proxy.edge.api_keys import ApiKeys
 from proxy.edge.client_watch import LateListeners
 from proxy.edge.drain import Drain
-from proxy.edge.engine import Engine, EngineState
+from proxy.edge.engine import Engine
 from proxy.edge.gateway import Gateway, GatewayOptions
 from proxy.edge.health import engine_trouble, health_router
 from proxy.edge.intake import Intake
@@ -25,7 +25,7 @@ from proxy.edge.records import Records
 from proxy.edge.request_headers import HeaderReader
 from proxy.edge.responder import Responder
 from proxy.edge.routes import RouteTable
-from proxy.telemetry.engine_view import EngineView
+from proxy.engine_control import EngineControl
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.address import UpstreamAddress
 from proxy.upstream.header_rules import bearer
@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 
     from proxy.config import Settings
     from proxy.edge.records import RecordSink
+    from proxy.edge.token_meter import TokenMeter
     from proxy.upstream.port import Upstream
-    from proxy.vllm.poller import EngineStatus
-
-_NOT_ASKED = EngineState(up=None, ready=True, reason="health is not polled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,40 +93,39 @@ def build(
     name = str(address)
     key = settings.upstream_api_key.get_secret_value() if settings.upstream_api_key else None
 
-    controller: AdmissionController
-    pollers: tuple[EnginePoller, ...] = ()
-    if poll_engines:
-
-        def on_change(status: EngineStatus) -> None:
-            if status.refuses:
-                controller.suspend(name, Reason.UPSTREAM_UNAVAILABLE)
-            else:
-                controller.resume(name)
-
-        pollers = (EnginePoller(name, key, on_change),)
-
+    control = EngineControl(name, settings, loop.time)
     engine = Engine(
         name=name,
         address=address,
         upstream=upstream or _http_client(settings, address),
         authorization=bearer(key),
-        state=lambda: _state(pollers[0].status) if pollers else _NOT_ASKED,
+        state=control.state,
     )
     engines = {name: engine}
     routes = RouteTable.build(settings.expose)
     metrics = Metrics(
         routes.names(),
         admission=lambda: controller.snapshot(),  # noqa: PLW0108 - the controller comes after
-        engines=lambda: {name: _view(pollers[0].status)} if pollers else {},
+        engines=lambda: {name: control.view()},
+        binding_limit=lambda: control.binding_limit().which,
+        token_estimate_error=_error_of(control.meter),
     )
     controller = AdmissionController(
-        limits={name: FixedLimit(settings.max_in_flight)},
+        limits={name: control.limit},
         max_queue_depth=settings.max_queue_depth,
         clock=loop.time,
         observer=metrics,
+        discipline=PriorityDiscipline[Waiter](
+            loop.time, settings.weights_by_tenant, settings.tenant_max_in_flight
+        ),
         retry_budget=RetryBudget(settings.retry_budget),
+        token_budgets={name: control.budgets},
         shadow=settings.shadow,
     )
+    pollers: tuple[EnginePoller, ...] = ()
+    if poll_engines:
+        pollers = (_poller(name, key, control),)
+    control.attach(controller, pollers[0] if pollers else None)
     drain = Drain()
     health = health_router(engines, drain)
     rng = random.Random()
@@ -151,6 +148,7 @@ def build(
         keys=ApiKeys({who: key.get_secret_value() for who, key in settings.client_keys.items()}),
         header_reader=HeaderReader(settings.priority_header, settings.tenant_header or ""),
         intake=_intake(settings),
+        token_meter=control.meter,
         controller=controller,
         engines=engines,
         drain=drain,
@@ -192,16 +190,15 @@ def _intake(settings: Settings) -> Intake:
     )
 
 
-def _state(status: EngineStatus) -> EngineState:
-    return EngineState(up=status.up, ready=status.ready, reason=status.reason)
-
-
-def _view(status: EngineStatus) -> EngineView:
-    metrics = status.metrics
-    return EngineView(
-        up=status.up,
-        running=metrics.running if metrics else None,
-        waiting=metrics.waiting if metrics else None,
-        kv_cache_usage=metrics.kv_cache_usage if metrics else None,
-        metrics_age_s=status.metrics_age_s,
+def _poller(name: str, key: str | None, control: EngineControl) -> EnginePoller:
+    return EnginePoller(
+        name,
+        key,
+        on_change=control.status_changed,
+        on_reading=control.status_read,
+        holding=lambda: control.in_flight > 0,
     )
+
+
+def _error_of(meter: TokenMeter | None) -> Callable[[], float | None] | None:
+    return None if meter is None else lambda: meter.estimate.error

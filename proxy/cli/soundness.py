@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.effective_limits import effective_limits
 from proxy.vllm.binding_limit import (
     KV_BLOCK_TOKENS,
     BindingLimit,
     Limits,
-    auto_kv_tokens,
     binding_limit,
-    full_length_requests,
     limit_warnings,
 )
+from proxy.vllm.served_models import longest_model_len
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,37 +74,18 @@ def descriptors_needed(settings: Settings) -> int:
 
 def model_length(engine: EngineReport) -> int | None:
     """Tokens of the longest request that any served model takes."""
-    return max((m.max_model_len for m in engine.models if m.max_model_len), default=None)
+    return longest_model_len(engine.models)
 
 
 def limits_of(settings: Settings, engine: EngineReport) -> Limits:
     """Of one engine, from what is set and what it tells about itself."""
-    tokens, length = engine.kv_cache_tokens, model_length(engine)
-    return Limits(
-        max_in_flight=settings.max_in_flight,
-        max_num_seqs=settings.max_num_seqs,
-        max_kv_tokens=_max_kv_tokens(settings, tokens),
-        max_kv_tokens_is_auto=settings.max_kv_tokens == "auto",
-        max_prefill_tokens=settings.max_prefill_tokens,
-        tenant_max_in_flight=settings.tenant_max_in_flight,
-        tenants=_tenants(settings),
-        upstreams=len(settings.upstream_urls),
-        kv_cache_tokens=tokens,
-        full_length_requests=full_length_requests(tokens, length, engine.max_concurrency),
-        model_len=length,
+    return effective_limits(
+        settings,
+        kv_cache_tokens=engine.kv_cache_tokens,
+        model_len=model_length(engine),
+        max_concurrency=engine.max_concurrency,
         engine_answers=engine.up,
     )
-
-
-def _max_kv_tokens(settings: Settings, kv_cache_tokens: int | None) -> int | None:
-    if settings.max_kv_tokens != "auto":
-        return settings.max_kv_tokens
-    return auto_kv_tokens(kv_cache_tokens, settings.headroom) if kv_cache_tokens else None
-
-
-def _tenants(settings: Settings) -> int | None:
-    """As many as there are client keys; nobody can tell how many a header will name."""
-    return len(settings.client_keys) or None if settings.tenant_header is None else None
 
 
 def _problems(settings: Settings, engine: EngineReport) -> Iterator[str]:

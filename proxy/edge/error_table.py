@@ -231,3 +231,14 @@ def too_many_sequences(seats: int, max_seats: int) -> OwnAnswer:
         f"The request asks for {seats} sequences at once (n or best_of times the number of "
         f"prompts); at most {max_seats} are allowed (SLUICE_MAX_SEATS_PER_REQUEST).",
     )
+
+
+def context_length_exceeded(prompt_tokens: int, model_len: int) -> OwnAnswer:
+    """Said only where it is certain: the prompt came as token ids, and they were counted."""
+    return OwnAnswer(
+        400,
+        ErrorType.INVALID_REQUEST,
+        ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        f"This model's maximum context length is {model_len} tokens, and the prompt alone has "
+        f"{prompt_tokens}. Shorten it.",
+    )

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from proxy.edge.request_headers import HeaderReader, RequestHeaders
     from proxy.edge.responder import Responder
     from proxy.edge.routes import RouteTable
+    from proxy.edge.token_meter import TokenMeter
     from proxy.upstream.port import RawHeaders, UpstreamResponse
 
 LOCAL_PATHS = frozenset({b"/healthz", b"/readyz"})
@@ -68,6 +69,7 @@ class Gateway:
     keys: ApiKeys
     header_reader: HeaderReader
     intake: Intake
+    token_meter: TokenMeter | None
     controller: AdmissionController
     engines: Mapping[str, Engine]
     drain: Drain
@@ -194,10 +196,19 @@ class Gateway:
         most = self.options.max_seats_per_request
         if most is not None and measured.seats > most:
             raise Refusal(error_table.too_many_sequences(measured.seats, most))
-        visit.seats, visit.stream = measured.seats, measured.stream
+        visit.measured = measured
+        prompt_tokens, kv_tokens = 0, 0
+        if self.token_meter is not None:
+            too_long_for = self.token_meter.exceeded_length(measured)
+            if too_long_for is not None:
+                longest = measured.longest_prompt_token_ids or 0
+                raise Refusal(error_table.context_length_exceeded(longest, too_long_for))
+            prompt_tokens, kv_tokens = self.token_meter.tokens(measured)
         return AdmissionRequest(
             seats=measured.seats,
             deadline=self.loop.time() + self._longest_wait_s(visit.headers),
+            prompt_tokens=prompt_tokens,
+            kv_tokens=kv_tokens,
             tenant=visit.headers.tenant,
             priority=visit.headers.priority,
             attempt=visit.headers.attempt,
@@ -215,11 +226,16 @@ class Gateway:
 
     async def _use(self, permit: Permit, visit: Visit, watch: ClientWatch, body: bytes) -> None:
         visit.time_in_queue_s = permit.time_in_queue_s
+        answer = None
+        if self.token_meter is not None:
+            answer = visit.relay.followed_by = self.token_meter.follow(visit.measured, permit)
         try:
             await self._exchange(visit, watch, permit.upstream, body)
         except UpstreamError:
             permit.drop()
             raise
+        if answer is not None:
+            answer.ended(visit.outcome is RequestOutcome.OK)
         if visit.outcome in _ENGINE_FAILED:
             permit.drop()
         else:

@@ -69,9 +69,9 @@ class Records:
             ttfb_s=ttfb_s,
             reason=visit.reason,
             upstream=visit.upstream,
-            seats=visit.seats,
+            seats=visit.measured.seats,
             attempt=visit.headers.attempt,
-            stream=visit.stream,
+            stream=visit.measured.stream,
             body_bytes=visit.request_bytes,
             response_bytes=visit.relay.body_bytes,
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from proxy.edge.client_connection import ClientConnection, ConnectionRefusal
+    from proxy.edge.token_meter import FollowedAnswer
     from proxy.upstream.port import UpstreamResponse
 
 
@@ -37,6 +38,7 @@ class Relay:
         "_send",
         "body_bytes",
         "first_byte_at",
+        "followed_by",
         "speaks_sse",
         "started",
     )
@@ -51,6 +53,8 @@ class Relay:
         """Whether an event may be added to the body: plain SSE whose length nobody announced."""
         self.body_bytes = 0
         self.first_byte_at: float | None = None
+        self.followed_by: FollowedAnswer | None = None
+        """Who reads along."""
 
     async def pass_on(
         self,
@@ -89,6 +93,8 @@ class Relay:
         if self.first_byte_at is None:
             self.first_byte_at = self._clock()
         self.body_bytes += len(chunk)
+        if self.followed_by is not None:
+            self.followed_by.feed(chunk)
         if is_last:
             self._at_end()
         return self._connection.write_body(chunk, not is_last)
@@ -101,6 +107,8 @@ class Relay:
             if self.first_byte_at is None:
                 self.first_byte_at = self._clock()
             self.body_bytes += len(chunk)
+            if self.followed_by is not None:
+                self.followed_by.feed(chunk)
             # With the engine's last byte the answer is over; saying so at once saves a send.
             more_body = bool(chunk) and not response.is_exhausted
             await self._send({"type": "http.response.body", "body": chunk, "more_body": more_body})

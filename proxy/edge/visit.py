@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy.edge.relay import Relay
 from proxy.edge.request_headers import RequestHeaders
+from proxy.openai_api.measure import Measured
 from proxy.telemetry.request_outcome import RequestOutcome
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _NOT_READ = RequestHeaders(b"")
+_NOT_MEASURED = Measured(seats=0)
 
 
 class Visit:
@@ -32,6 +34,7 @@ class Visit:
         "authenticated",
         "body_read",
         "headers",
+        "measured",
         "outcome",
         "reason",
         "receive",
@@ -39,10 +42,8 @@ class Visit:
         "request_bytes",
         "route",
         "scope",
-        "seats",
         "send",
         "status",
-        "stream",
         "time_in_queue_s",
         "upstream",
     )
@@ -62,8 +63,7 @@ class Visit:
         self.outcome = RequestOutcome.ABANDONED
         self.status = 0
         self.reason = ""
-        self.seats = 0
-        self.stream = False
+        self.measured = _NOT_MEASURED
         self.request_bytes = 0
         self.asked_at: float | None = None
         """When it asked for seats; None if it never did."""

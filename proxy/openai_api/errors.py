@@ -31,6 +31,7 @@ class ErrorCode(enum.StrEnum):
     BODY_TIMEOUT = "body_timeout"
     BAD_REQUEST = "bad_request"
     TOO_MANY_SEQUENCES = "too_many_sequences"
+    CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     UPSTREAM_CONNECT = "upstream_connect"
     UPSTREAM_PROTOCOL = "upstream_protocol"
     UPSTREAM_CLOSED = "upstream_closed"

@@ -85,6 +85,15 @@ MAX_QUEUE_DEPTH = Declaration("sluice_max_queue_depth", "Requests that may wait 
 DRAINING = Declaration("sluice_draining", "1 while shutting down.")
 BINDING_LIMIT = Declaration("sluice_binding_limit", "1 for the limit that binds first.", ("which",))
 BUILD_INFO = Declaration("sluice_build_info", "Always 1.", ("version", "python"))
+TOKENS_IN_FLIGHT = Declaration(
+    "sluice_tokens_in_flight",
+    "Estimated tokens: of prompts before their first byte, and of all requests in flight.",
+    ("kind",),
+)
+TOKEN_ESTIMATE_ERROR = Declaration(
+    "sluice_token_estimate_error_ratio",
+    "How far the estimates of prompt tokens were off lately, on average: 0.1 is a tenth.",
+)
 UP = Declaration("sluice_upstream_up", "1 if the engine answers its health check.", ("upstream",))
 STALLED = Declaration(
     "sluice_upstream_stalled", "1 if the engine holds work and makes no progress.", ("upstream",)
@@ -150,11 +159,16 @@ class Metrics:
         routes: Iterable[str],
         admission: Callable[[], AdmissionSnapshot],
         engines: Callable[[], Mapping[str, EngineView]],
+        binding_limit: Callable[[], str],
+        token_estimate_error: Callable[[], float | None] | None = None,
     ) -> None:
-        """`routes` is the closed set of route names; `admission` and `engines` (by upstream name)
-        are asked at every scrape and must answer at once."""
+        """`routes` is the closed set of route names; the others are asked at every scrape and must
+        answer at once: `engines` by upstream name, `binding_limit` its name. Without a
+        `token_estimate_error` no tokens are counted, and none shown."""
         self._admission = admission
         self._engines = engines
+        self._binding_limit = binding_limit
+        self._token_estimate_error = token_estimate_error
         self._arrivals = (Tally(), Tally())
         self._routes = {name: RouteMetrics(self._arrivals) for name in routes}
         self._sheds = {reason: Tally() for reason in Reason}
@@ -233,7 +247,15 @@ class Metrics:
         yield _gauge(QUEUE_DEPTH, [((), now.queue_depth)])
         yield _gauge(MAX_QUEUE_DEPTH, [((), now.max_queue_depth)])
         yield _gauge(DRAINING, [((), now.draining)])
-        yield _gauge(BINDING_LIMIT, [(("max_in_flight",), 1)])
+        yield _gauge(BINDING_LIMIT, [((self._binding_limit(),), 1)])
+        if self._token_estimate_error is not None:
+            yield from self._collect_tokens(now, self._token_estimate_error())
+
+    def _collect_tokens(self, now: AdmissionSnapshot, error: float | None) -> Iterator[Metric]:
+        prefill = sum(upstream.prefill_tokens for upstream in now.upstreams)
+        kv = sum(upstream.kv_tokens for upstream in now.upstreams)
+        yield _gauge(TOKENS_IN_FLIGHT, [(("prefill",), prefill), (("kv",), kv)])
+        yield _gauge(TOKEN_ESTIMATE_ERROR, [] if error is None else [((), error)])
 
     def _collect_engines(self) -> Iterator[Metric]:
         engines = self._engines()

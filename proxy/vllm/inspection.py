@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Any
 from proxy.vllm.health import Health, judge_health, judge_key
 from proxy.vllm.metrics_page import EngineMetrics, parse_metrics_page
 from proxy.vllm.probe import Answer, NoAnswer, Probe
+from proxy.vllm.served_models import MAX_MODELS_BYTES, ServedModel, served_models
 
 if TYPE_CHECKING:
     import httpx
 
 _MAX_JSON_BYTES = 1024 * 1024
 _MAX_PAGE_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """`max_model_len` in tokens; None if the engine does not tell, as others than vLLM do not."""
-
-    id: str
-    max_model_len: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +54,7 @@ async def inspect_engine(
         if not health.up:
             return EngineReport(up=False, key_refused=False, reason=health.reason)
         version = await probe.get("/version", timeout_s, _MAX_JSON_BYTES)
-        models = await probe.get("/v1/models", timeout_s, _MAX_JSON_BYTES)
+        models = await probe.get("/v1/models", timeout_s, MAX_MODELS_BYTES)
         metrics = _metrics(await probe.get("/metrics", timeout_s, _MAX_PAGE_BYTES))
     health = judge_key(health, models)
     return EngineReport(
@@ -69,7 +62,7 @@ async def inspect_engine(
         key_refused=health.key_refused,
         reason=health.reason,
         version=_version(version),
-        models=_models(models),
+        models=served_models(models),
         kv_cache_tokens=metrics.kv_cache_size_tokens,
         max_concurrency=metrics.max_concurrency,
     )
@@ -92,21 +85,6 @@ def _object(answer: Answer | NoAnswer) -> dict[str, Any]:
 def _version(answer: Answer | NoAnswer) -> str | None:
     version = _object(answer).get("version")
     return version if isinstance(version, str) else None
-
-
-def _models(answer: Answer | NoAnswer) -> tuple[ServedModel, ...]:
-    cards = _object(answer).get("data")
-    if not isinstance(cards, list):
-        return ()
-    return tuple(
-        ServedModel(card["id"], _length(card.get("max_model_len")))
-        for card in cards
-        if isinstance(card, dict) and isinstance(card.get("id"), str)
-    )
-
-
-def _length(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _metrics(answer: Answer | NoAnswer) -> EngineMetrics:

@@ -16,6 +16,7 @@ from proxy.vllm.health import Health, accepted, judge_health, judge_key
 from proxy.vllm.metrics_page import EngineMetrics, parse_metrics_page
 from proxy.vllm.probe import NoAnswer, Probe
 from proxy.vllm.saturation import Reading, saturation_between
+from proxy.vllm.served_models import MAX_MODELS_BYTES, longest_model_len, served_models
 from proxy.vllm.stall import Progress, judge_progress
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _METRICS_TIMEOUT_S = 2.0
 # vLLM's page has 50 kB for each engine behind it.
 _MAX_PAGE_BYTES = 4 * 1024 * 1024
 _KEY_CHECK_INTERVAL_S = 10.0
+_MODELS_INTERVAL_S = 30.0
 _NO_METRICS = EngineMetrics()
 
 
@@ -43,7 +45,8 @@ class EngineStatus:
     `up` is None until it has shown either. `stalled`: it is up and makes no progress. `ready`: it
     is up, makes progress and takes our key. `reason` is the latest finding in words. `metrics` are
     the last that were read, `metrics_age_s` seconds ago; both None when there are none, or none of
-    this run of the engine. `saturation` is what the latest two pages say together; None when the
+    this run of the engine. `model_len`: tokens of the longest request that any of its models takes,
+    once that is known. `saturation` is what the latest two pages say together; None when the
     latest poll brought no page, or the first.
     """
 
@@ -53,6 +56,7 @@ class EngineStatus:
     metrics: EngineMetrics | None
     metrics_age_s: float | None
     stalled: bool = False
+    model_len: int | None = None
     saturation: Saturation | None = None
 
     @property
@@ -96,6 +100,8 @@ class EnginePoller:
         self._saturation: Saturation | None = None
         self._progress = Progress()
         self._next_key_check = 0.0
+        self._model_len: int | None = None
+        self._next_models_read = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -112,6 +118,7 @@ class EnginePoller:
             reason=self._progress.reason if stalled else self._health.reason,
             metrics=reading.metrics if reading else None,
             metrics_age_s=age_s,
+            model_len=self._model_len,
             saturation=self._saturation,
         )
 
@@ -147,13 +154,14 @@ class EnginePoller:
             health = await self._check_key(probe, health)
         self._health = health
         if health.up is False:  # what runs there next is another engine
-            self._reading, self._progress = None, Progress()
+            self._reading, self._progress, self._model_len = None, Progress(), None
         self._saturation = None
         self._tell_changes(before)
         if health.up:
             before = self.status
             await self._read_metrics(probe)
             self._tell_changes(before)
+            await self._read_models(probe)
         if self._on_reading is not None:
             self._on_reading(self.status)
 
@@ -176,6 +184,14 @@ class EnginePoller:
         self._reading = reading = Reading(metrics, asyncio.get_running_loop().time())
         self._saturation = saturation_between(before, reading) if before else None
         self._progress = judge_progress(self._progress, metrics, reading.at, self._holding())
+
+    async def _read_models(self, probe: Probe) -> None:
+        """Until it has told a length: not every engine does."""
+        now = asyncio.get_running_loop().time()
+        if self._model_len is None and now >= self._next_models_read:
+            self._next_models_read = now + _MODELS_INTERVAL_S
+            answer = await probe.get("/v1/models", _METRICS_TIMEOUT_S, MAX_MODELS_BYTES)
+            self._model_len = longest_model_len(served_models(answer))
 
     def _tell_changes(self, before: EngineStatus) -> None:
         after = self.status

@@ -120,6 +120,7 @@ def own_answers() -> list[OwnAnswer]:
         error_table.body_timeout(1.0, 0),
         error_table.bad_request("x"),
         error_table.too_many_sequences(2, 1),
+        error_table.context_length_exceeded(2, 1),
     ]
 
 

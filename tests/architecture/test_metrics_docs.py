@@ -37,7 +37,9 @@ def everything_exported() -> str:
     engine = EngineView(
         up=True, stalled=False, running=1, waiting=0, kv_cache_usage=0.5, metrics_age_s=1
     )
-    metrics = Metrics(("chat",), lambda: snapshot, lambda: {"u": engine})
+    metrics = Metrics(
+        ("chat",), lambda: snapshot, lambda: {"u": engine}, lambda: "max_in_flight", lambda: 0.1
+    )
     metrics.route("chat").finished(RequestOutcome.OK, 1.0, 0.1)
     return metrics.page()[0].decode()
 

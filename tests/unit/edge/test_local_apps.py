@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def metrics() -> Metrics:
-    return Metrics(["completions"], lambda: AdmissionSnapshot((), 0, 4, False), dict)
+    return Metrics(["completions"], lambda: AdmissionSnapshot((), 0, 4, False), dict, str)
 
 
 def apps() -> list[ASGIApp]:

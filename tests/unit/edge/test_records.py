@@ -11,6 +11,7 @@ from proxy.edge.records import Records
 from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.routes import UNKNOWN_ROUTE, Access, Route
 from proxy.edge.visit import Visit
+from proxy.openai_api.measure import Measured
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_outcome import RequestOutcome
 from tests.support.client_messages import ClientMessages, SentMessages
@@ -29,7 +30,7 @@ class Books:
     """Records over real metrics, read back from the page."""
 
     def __init__(self, sinks: Sequence[RecordSink] = ()) -> None:
-        self._metrics = Metrics(ROUTES, lambda: AdmissionSnapshot((), 0, 4, False), dict)
+        self._metrics = Metrics(ROUTES, lambda: AdmissionSnapshot((), 0, 4, False), dict, str)
         self.records = Records(self._metrics, ROUTES, sinks, lambda: 1_767_225_604.0)
 
     def value(self, name: str, **labels: str) -> float:
@@ -118,7 +119,7 @@ def test_every_sink_gets_all_that_is_known_and_nothing_else() -> None:
     ended = visit(attempt=2)
     ended.engine_answered(200)
     ended.time_in_queue_s = 0.0125
-    ended.seats, ended.stream = 4, True
+    ended.measured = Measured(seats=4, stream=True)
     ended.request_bytes, ended.relay.body_bytes = 900, 5_000
     ended.upstream, ended.reason = "http://engine:8000", "upstream_closed"
     ended.relay.first_byte_at = 112.5

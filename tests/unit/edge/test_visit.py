@@ -16,7 +16,7 @@ def test_a_visit_begins_with_nothing_known_but_its_arrival() -> None:
     begun = visit()
     assert begun.arrived_at == 12.5
     assert begun.outcome is RequestOutcome.ABANDONED  # what it is when nobody says otherwise
-    assert (begun.route, begun.status, begun.reason, begun.seats) == (None, 0, "", 0)
+    assert (begun.route, begun.status, begun.reason, begun.measured.seats) == (None, 0, "", 0)
     assert begun.time_in_queue_s is None
     assert not begun.authenticated
     assert not begun.body_read

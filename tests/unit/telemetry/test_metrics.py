@@ -34,9 +34,17 @@ class Gateway:
         )
     )
     engines: dict[str, EngineView] = field(default_factory=dict)
+    counts_tokens: bool = False
+    estimate_error: float | None = None
 
     def __post_init__(self) -> None:
-        self.metrics = Metrics(("chat", "models"), lambda: self.snapshot, lambda: self.engines)
+        self.metrics = Metrics(
+            ("chat", "models"),
+            lambda: self.snapshot,
+            lambda: self.engines,
+            lambda: "kv_tokens",
+            (lambda: self.estimate_error) if self.counts_tokens else None,
+        )
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.samples().get((name, frozenset(labels.items())))
@@ -84,7 +92,7 @@ def test_gauges_are_read_when_the_page_is_asked_for() -> None:
     assert gateway.value("sluice_queue_depth") == 1
     assert gateway.value("sluice_max_queue_depth") == 9
     assert gateway.value("sluice_draining") == 1
-    assert gateway.value("sluice_binding_limit", which="max_in_flight") == 1
+    assert gateway.value("sluice_binding_limit", which="kv_tokens") == 1
 
 
 def test_what_is_unknown_about_an_engine_is_absent_never_zero() -> None:
@@ -280,3 +288,18 @@ def test_the_page_is_plain_text_for_everybody_else() -> None:
 
 def sluice_samples(gateway: Gateway) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     return {key: value for key, value in gateway.samples().items() if key[0].startswith("sluice_")}
+
+
+def test_tokens_are_shown_where_they_are_counted() -> None:
+    upstreams = tuple(
+        UpstreamSnapshot(name, 1, 8, suspended=False, prefill_tokens=30, kv_tokens=400)
+        for name in ("a", "b")
+    )
+    gateway = Gateway(
+        AdmissionSnapshot(upstreams, 0, 9, draining=False), counts_tokens=True, estimate_error=0.25
+    )
+    assert gateway.value("sluice_tokens_in_flight", kind="prefill") == 60
+    assert gateway.value("sluice_tokens_in_flight", kind="kv") == 800
+    assert gateway.value("sluice_token_estimate_error_ratio") == 0.25
+    assert Gateway(counts_tokens=True).value("sluice_token_estimate_error_ratio") is None
+    assert Gateway().value("sluice_tokens_in_flight", kind="kv") is None

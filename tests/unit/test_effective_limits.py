@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.effective_limits import effective_limits, kv_budget
+from proxy.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+
+def settings(**values: object) -> Settings:
+    given: dict[str, Any] = {"max_num_seqs": 64, "max_in_flight": 50, **values}
+    return Settings(**given)
+
+
+def test_what_is_set_and_what_the_engine_tells_stand_side_by_side() -> None:
+    limits = effective_limits(
+        settings(max_prefill_tokens=4096, tenant_max_in_flight=9),
+        kv_cache_tokens=100_000,
+        model_len=2_000,
+        max_concurrency=None,
+    )
+    assert (limits.max_in_flight, limits.max_num_seqs) == (50, 64)
+    assert (limits.max_prefill_tokens, limits.tenant_max_in_flight) == (4096, 9)
+    assert (limits.kv_cache_tokens, limits.full_length_requests) == (100_000, 50)
+    assert limits.max_kv_tokens is None
+
+
+def test_an_automatic_kv_budget_is_the_caches_size_times_the_headroom() -> None:
+    assert kv_budget(settings(max_kv_tokens="auto"), 100_000) == 90_000
+    assert kv_budget(settings(max_kv_tokens="auto"), None) is None
+    assert kv_budget(settings(max_kv_tokens=5), 100_000) == 5
+    assert kv_budget(settings(), 100_000) is None
+
+
+def test_as_many_tenants_as_keys_unless_a_header_names_them() -> None:
+    def tenants(**values: object) -> int | None:
+        return effective_limits(
+            settings(**values), kv_cache_tokens=None, model_len=None, max_concurrency=None
+        ).tenants
+
+    assert tenants(api_keys="a:k1,b:k2") == 2
+    assert tenants(api_keys="a:k1,b:k2", tenant_header="x-team") is None
+    assert tenants() is None
