@@ -41,12 +41,15 @@ class _Account:
         prefill, kv = self.budgets.prefill, self.budgets.kv
         return prefill.has_room(prefill.charge(prompt_tokens)) and kv.has_room(kv.charge(kv_tokens))
 
-    def take(self, width: int, prompt_tokens: int, kv_tokens: int) -> Claim:
-        self.taken += width
+    def take(self, seats: int, prompt_tokens: int, kv_tokens: int) -> Claim:
+        # Not the width: while the limit is lowered for a time, as in a slow start, a wide request
+        # that runs alone would be counted for less than it is, and others join it too soon.
+        taken = min(seats, self.limit.ceiling or seats)
+        self.taken += taken
         if not (prompt_tokens or kv_tokens):
-            return Claim(self.name, width)
+            return Claim(self.name, taken)
         prefill, kv = self.budgets.prefill, self.budgets.kv
-        claim = Claim(self.name, width, prefill.charge(prompt_tokens), kv.charge(kv_tokens))
+        claim = Claim(self.name, taken, prefill.charge(prompt_tokens), kv.charge(kv_tokens))
         prefill.taken += claim.prefill_tokens
         kv.taken += claim.kv_tokens
         return claim
@@ -74,7 +77,7 @@ class Ledger:
         self._usable = list(self._accounts.values())
 
     def width(self, seats: int) -> int:
-        """What a request for `seats` really takes: no more than the widest usable limit.
+        """What must be free for a request for `seats`: no more than the widest usable limit.
 
         So a request wider than every limit gets a whole engine to itself, and one that only the
         smaller engines are too small for waits for the larger.
@@ -88,20 +91,19 @@ class Ledger:
         return widest
 
     def take(self, seats: int, prompt_tokens: int = 0, kv_tokens: int = 0) -> Claim | None:
-        """Takes the request's width, and its tokens, where the largest share of seats is free;
-        None where not all of it fits."""
+        """Takes seats and tokens where the width fits and the largest share of seats is free;
+        None where not all of it fits. A request wider than a limit takes the whole of it."""
         width = self.width(seats)
         account = self._roomiest(width, prompt_tokens, kv_tokens)
-        return None if account is None else account.take(width, prompt_tokens, kv_tokens)
+        return None if account is None else account.take(seats, prompt_tokens, kv_tokens)
 
     def take_regardless(self, seats: int, prompt_tokens: int = 0, kv_tokens: int = 0) -> Claim:
         """As take(), but over the limit rather than not at all.
 
         Raises ValueError when no upstream is usable.
         """
-        width = self.width(seats) or seats
         account = max(self._usable, key=_Account.free_share)
-        return account.take(width, prompt_tokens, kv_tokens)
+        return account.take(seats, prompt_tokens, kv_tokens)
 
     def has_room(self, seats: int) -> bool:
         """Whether seats are free, whatever the tokens; take() may still find those taken."""

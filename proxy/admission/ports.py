@@ -41,6 +41,10 @@ class Limit(Protocol):
     @property
     def seats(self) -> int: ...
 
+    @property
+    def ceiling(self) -> int:
+        """The most that `seats` can come to: what a request takes that is wider than all of it."""
+
 
 class Queued(Protocol):
     """What a discipline sees of a waiter. `width`: the seats that it will take."""

@@ -102,6 +102,7 @@ def test_seats_are_a_whole_number_from_one_to_the_maximum(
     for second, happening in enumerate(life):
         kind.hear(happening, float(second))
         assert type(kind.limit.seats) is int
+        assert kind.limit.seats <= kind.limit.ceiling == maximum
         assert 1 <= kind.limit.seats <= maximum
 
 

@@ -19,10 +19,15 @@ UPSTREAM = "engine"
 
 
 class MovableLimit:
-    """A limit that the test moves by assigning to `seats`."""
+    """A limit that the test moves by assigning to `seats`, up to `ceiling` if one is given."""
 
-    def __init__(self, seats: int) -> None:
+    def __init__(self, seats: int, ceiling: int | None = None) -> None:
         self.seats = seats
+        self._ceiling = ceiling
+
+    @property
+    def ceiling(self) -> int:
+        return self.seats if self._ceiling is None else self._ceiling
 
 
 class RecordingObserver:

@@ -127,6 +127,10 @@ class AimdLimit:
         self._tpot_s: float | None = None
         self._best_tpot_s: float | None = None
 
+    @property
+    def ceiling(self) -> int:
+        return self.maximum
+
     def engine_restarted(self) -> None:
         """What was learned of the old engine's speed and edge is forgotten; the limit stays."""
         self._edge = self._cut_at = self._tpot_s = self._best_tpot_s = None

@@ -14,3 +14,7 @@ class FixedLimit:
     def __post_init__(self) -> None:
         if self.seats < 0:
             raise ValueError(f"a limit is 0 seats or more, not {self.seats}")
+
+    @property
+    def ceiling(self) -> int:
+        return self.seats

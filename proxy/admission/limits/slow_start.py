@@ -52,6 +52,10 @@ class SlowStart:
         return min(full, max(1, int(full * self._share)))
 
     @property
+    def ceiling(self) -> int:
+        return self._limit.ceiling
+
+    @property
     def is_opening(self) -> bool:
         """advance() may still open more."""
         return self._share < 1

@@ -24,3 +24,7 @@ class TightestLimit:
     @property
     def seats(self) -> int:
         return min([limit.seats for limit in self._limits])
+
+    @property
+    def ceiling(self) -> int:
+        return min([limit.ceiling for limit in self._limits])

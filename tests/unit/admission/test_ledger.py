@@ -172,3 +172,12 @@ def test_tokens_go_where_they_fit_though_another_has_more_seats_free() -> None:
 def test_one_upstream_without_a_limit_leaves_the_sum_without_one() -> None:
     ledger = Ledger({"a": MovableLimit(1), "b": MovableLimit(1)}, {"a": TokenBudgets(kv_limit=9)})
     assert ledger.usable_tokens("kv") == (0, None)
+
+
+def test_a_wide_request_counts_for_what_it_is_while_the_limit_is_low_for_a_time() -> None:
+    limit = MovableLimit(1, ceiling=10)
+    ledger = Ledger({"a": limit})
+    assert ledger.take(8) == Claim("a", 8), "it runs alone"
+    limit.seats = 10
+    assert ledger.take(3) is None
+    assert ledger.take(2) == Claim("a", 2)
