@@ -167,13 +167,14 @@ class Gate:
         self._drain_estimate.took(claim.seats, now)
         self._retry_budget.admitted(now)
         self._queue.took(request, claim.seats)
-        permit = Permit(request, claim, time_in_queue_s, self._give_back, self._prefilled)
+        permit = Permit(request, claim, now, time_in_queue_s, self._give_back, self._prefilled)
         self._observer.admitted(request, permit)
         return permit
 
     def _give_back(self, permit: Permit, ending: Ending) -> None:
+        now = self._clock()
         self._ledger.give_back(permit.claim)
-        self._drain_estimate.gave_back(permit.seats, self._clock())
+        self._drain_estimate.gave_back(permit.seats, now - permit.granted_at, now)
         self._queue.gave_back(permit.request, permit.seats)
         self._observer.released(permit, ending)
         self._grant_waiting()

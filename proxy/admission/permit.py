@@ -29,18 +29,28 @@ class Permit:
     engine has read the prompt, whose tokens others may have.
     """
 
-    __slots__ = ("_give_back", "_prefilled", "claim", "ending", "request", "time_in_queue_s")
+    __slots__ = (
+        "_give_back",
+        "_prefilled",
+        "claim",
+        "ending",
+        "granted_at",
+        "request",
+        "time_in_queue_s",
+    )
 
     def __init__(
         self,
         request: AdmissionRequest,
         claim: Claim,
+        granted_at: float,
         time_in_queue_s: float,
         give_back: Callable[[Permit, Ending], None],
         prefilled: Callable[[Permit], None],
     ) -> None:
         self.request = request
         self.claim = claim
+        self.granted_at = granted_at
         self.time_in_queue_s = time_in_queue_s
         self.ending: Ending | None = None
         self._give_back = give_back

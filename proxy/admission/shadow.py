@@ -66,7 +66,7 @@ class ShadowGate:
             request.seats, request.prompt_tokens, request.kv_tokens
         )
         give_back, prefilled = partial(self._give_back, ghost), partial(self._prefilled, ghost)
-        permit = Permit(request, claim, 0.0, give_back, prefilled)
+        permit = Permit(request, claim, self._clock(), 0.0, give_back, prefilled)
         self._observer.admitted(request, permit)
         return permit
 

@@ -13,7 +13,7 @@ def keep_full(
     """Seats that are all taken, each again as soon as it comes back. Returns the end."""
     for _ in range(round(for_s * seats / hold_s)):
         at += hold_s / seats
-        estimate.gave_back(1, at)
+        estimate.gave_back(1, hold_s, at)
         estimate.took(1, at)
     return at
 
@@ -50,7 +50,7 @@ def test_light_traffic_foretells_the_wait_under_full_load() -> None:
     at = 0.0
     for _ in range(20):  # one seat of ten is taken, for 2 s out of every 20
         estimate.took(1, at)
-        estimate.gave_back(1, at + 2)
+        estimate.gave_back(1, 2.0, at + 2)
         at += 20
     assert estimate.expected_wait_s(10, 10, at) == pytest.approx(2.0, rel=0.05)
 
@@ -59,7 +59,7 @@ def test_wide_requests_count_by_their_seats() -> None:
     estimate = DrainEstimate()
     for start in range(0, 200, 2):
         estimate.took(8, float(start))
-        estimate.gave_back(8, start + 2.0)
+        estimate.gave_back(8, 2.0, start + 2.0)
     assert estimate.expected_wait_s(8, 8, 200.0) == pytest.approx(2.0, rel=0.05)
 
 
@@ -75,7 +75,7 @@ def test_idle_time_changes_nothing() -> None:
     estimate = DrainEstimate()
     estimate.took(4, 0.0)
     end = keep_full(estimate, 4, hold_s=1.0, for_s=20)
-    estimate.gave_back(4, end)
+    estimate.gave_back(4, 1.0, end)
     before = estimate.expected_wait_s(4, 4, end)
     assert estimate.expected_wait_s(4, 4, end + 1e6) == before
 
@@ -93,5 +93,15 @@ def test_during_a_stall_the_wait_grows_and_stays_bounded() -> None:
 def test_seats_given_back_in_the_moment_they_were_taken_teach_nothing() -> None:
     estimate = DrainEstimate()
     estimate.took(1, 5.0)
-    estimate.gave_back(1, 5.0)
+    estimate.gave_back(1, 0.0, 5.0)
     assert math.isinf(estimate.expected_wait_s(1, 1, 5.0))
+
+
+def test_the_first_of_those_that_began_together_does_not_make_the_engine_look_slow() -> None:
+    estimate = DrainEstimate()
+    estimate.took(7, 0.0)
+    estimate.gave_back(1, 1.0, 1.0)
+    assert estimate.expected_wait_s(7, 7, 1.0) == pytest.approx(1.0, rel=0.05)
+    for _ in range(6):
+        estimate.gave_back(1, 1.0, 1.0)
+    assert estimate.expected_wait_s(7, 7, 1.0) == pytest.approx(1.0, rel=0.05)

@@ -12,7 +12,9 @@ CLAIM = Claim("engine", 2)
 
 def permit_with_endings() -> tuple[Permit, list[Ending]]:
     endings: list[Ending] = []
-    permit = Permit(REQUEST, CLAIM, 0.0, lambda _, ending: endings.append(ending), lambda _: None)
+    permit = Permit(
+        REQUEST, CLAIM, 0.0, 0.0, lambda _, ending: endings.append(ending), lambda _: None
+    )
     return permit, endings
 
 
@@ -39,7 +41,7 @@ def test_a_permit_that_is_told_while_it_ends_that_it_ends_gives_back_once() -> N
         endings.append(ending)
         permit.ignore()
 
-    Permit(REQUEST, CLAIM, 0.0, give_back, lambda _: None).complete()
+    Permit(REQUEST, CLAIM, 0.0, 0.0, give_back, lambda _: None).complete()
     assert endings == [Ending.COMPLETE]
 
 

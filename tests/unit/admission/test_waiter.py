@@ -26,7 +26,12 @@ def new_waiter(left: Callable[[Waiter], None]) -> Waiter:
 
 def new_permit(endings: list[Ending]) -> Permit:
     return Permit(
-        REQUEST, Claim("engine", 1), 0.0, lambda _, ending: endings.append(ending), lambda _: None
+        REQUEST,
+        Claim("engine", 1),
+        0.0,
+        0.0,
+        lambda _, ending: endings.append(ending),
+        lambda _: None,
     )
 
 

@@ -21,7 +21,12 @@ class Desk:
 
     def permit(self) -> Permit:
         return Permit(
-            AdmissionRequest(1, 0.0), Claim("e", 1, prefill_tokens=5), 0.0, self._end, self._first
+            AdmissionRequest(1, 0.0),
+            Claim("e", 1, prefill_tokens=5),
+            0.0,
+            0.0,
+            self._end,
+            self._first,
         )
 
     def _end(self, _permit: Permit, _ending: Ending) -> None: ...

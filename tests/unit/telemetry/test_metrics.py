@@ -77,7 +77,12 @@ def facts(reason: Reason, time_in_queue_s: float = 0.0) -> RefusalFacts:
 
 def permit(time_in_queue_s: float) -> Permit:
     return Permit(
-        REQUEST, Claim(UPSTREAM, 1), time_in_queue_s, lambda _permit, _ending: None, lambda _: None
+        REQUEST,
+        Claim(UPSTREAM, 1),
+        0.0,
+        time_in_queue_s,
+        lambda _permit, _ending: None,
+        lambda _: None,
     )
 
 
