@@ -51,6 +51,7 @@ class Clients:
     sluice: Sluice
     obedient: bool
     dice: random.Random = field(default_factory=lambda: random.Random(7))
+    first_tries: int = 0
     retries: int = 0
     served: list[float] = field(default_factory=list)
     given_up: int = 0
@@ -73,6 +74,7 @@ class Clients:
 
     async def _try(self, attempt: int) -> float | None:
         """Seconds to wait before the next attempt; None when there is no need for one."""
+        self.first_tries += attempt == 0
         self.retries += attempt > 0
         headers = [(b"x-stainless-retry-count", b"%d" % attempt)]
         exchange = self.sluice.start(BODY, headers=headers)
@@ -85,6 +87,9 @@ class Clients:
             return backoff_s
         if answer.status == 200:
             self.served.append(now())
+            return None
+        if self.obedient and answer.header("x-should-retry") == "false":
+            self.given_up += 1
             return None
         if self.obedient:
             return int(answer.header("retry-after-ms") or "") / 1000
@@ -113,6 +118,22 @@ async def capacity_per_s(engine: Simulated) -> float:
     for _ in range(rounds):
         await asyncio.gather(*(engine.post(b"/v1/completions", BODY) for _ in range(SEATS)))
     return rounds * SEATS / (now() - began_at)
+
+
+async def closed_loop_per_s(engine: Simulated, for_s: float = 60.0) -> float:
+    """The same, of clients that do not begin together: each seat that comes free misses a step."""
+    end = now() + for_s
+    completed = 0
+
+    async def client(late_s: float) -> None:
+        nonlocal completed
+        await asyncio.sleep(late_s)
+        while now() < end:
+            await engine.post(b"/v1/completions", BODY)
+            completed += 1
+
+    await asyncio.gather(*(client(0.23 * number) for number in range(SEATS)))
+    return completed / for_s
 
 
 @pytest.mark.parametrize("obedient", [True, False])
@@ -150,6 +171,27 @@ def test_a_retry_storm_costs_little_goodput_and_ends_with_the_load(obedient: boo
             assert finished - read <= 0.02 * finished, "work that nobody read"
             assert await engine.metric(_gauge("running")) == 0
             assert await engine.metric(_gauge("waiting")) == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("times", [3, 10])
+def test_however_large_the_storm_few_retries_are_invited_and_nearly_all_capacity_is_useful(
+    times: int,
+) -> None:
+    async def scenario() -> None:
+        async with in_front() as (engine, sluice):
+            capacity = await closed_loop_per_s(engine)
+            began_at = now()
+            storming = Clients(sluice, obedient=True)
+            storm = asyncio.create_task(storming.come(times * capacity, STORM_S))
+            await asyncio.sleep(STORM_S)
+            useful = storming.served_between(began_at, now())
+            assert useful >= 0.97 * capacity * STORM_S
+            tries = storming.first_tries + storming.retries
+            assert tries <= 1.1 * storming.first_tries
+            await storm
+            assert storming.retries > 0
 
     run(scenario())
 
