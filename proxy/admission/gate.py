@@ -165,7 +165,7 @@ class Gate:
         self, request: AdmissionRequest, claim: Claim, now: float, time_in_queue_s: float
     ) -> Permit:
         self._drain_estimate.took(claim.seats, now)
-        self._retry_budget.admitted(now)
+        self._retry_budget.admitted()
         self._queue.took(request, claim.seats)
         permit = Permit(request, claim, now, time_in_queue_s, self._give_back, self._prefilled)
         self._observer.admitted(request, permit)

@@ -4,6 +4,9 @@
     B <- B0 + (B - B0) exp(-dt/tau)   while B > B0: what calm hours saved is no store for a storm
     B <- B - 1                        for each ticket drawn; none is drawn while B < 1
 
+Admissions are only counted, and added up when somebody asks for a ticket: n of them, taken as
+spread evenly over the time x tau since the last look, are then worth n r (1 - exp(-x)) / x.
+
 B begins at B0, so over any time there are at most B0 + r x admissions tickets: the retries that we
 invite never exceed that share of what we serve. Source: the retry budget of Finagle (its deposits
 live for 10 s, too), turned from a client's own restraint into a server's invitation.
@@ -27,25 +30,25 @@ _OUTSTANDING_TIME_CONSTANT_S = 55.0
 class RetryBudget:
     """`share` is 0 or more; with 0 there are the first tickets and no more. Times in seconds."""
 
-    __slots__ = ("_at", "_balance", "_outstanding", "_outstanding_at", "_share")
+    __slots__ = ("_admissions", "_at", "_balance", "_outstanding", "_outstanding_at", "_share")
 
     def __init__(self, share: float) -> None:
         if share < 0:
             raise ValueError(f"a share of retries is 0 or more, not {share:g}")
         self._share = share
+        self._admissions = 0
         self._balance = FIRST_TICKETS if share else 0.0
         self._at = 0.0
         self._outstanding = 0.0
         self._outstanding_at = 0.0
 
-    def admitted(self, now: float) -> None:
+    def admitted(self) -> None:
         """A request was admitted, and pays for a share of a ticket."""
-        self._forget(now)
-        self._balance += self._share
+        self._admissions += 1
 
     def draw(self, now: float) -> bool:
         """Whether one more client may be invited back. It is counted as out from now on."""
-        self._forget(now)
+        self._settle(now)
         if self._balance < 1:
             return False
         self._balance -= 1
@@ -69,15 +72,14 @@ class RetryBudget:
             return self._outstanding
         return self._outstanding * math.exp(-elapsed_s / _OUTSTANDING_TIME_CONSTANT_S)
 
-    @property
-    def balance(self) -> float:
-        """Tickets that can be drawn, as of the latest event."""
-        return self._balance
-
-    def _forget(self, now: float) -> None:
-        elapsed_s = now - self._at
+    def _settle(self, now: float) -> None:
+        passed = max(now - self._at, 0.0) / TIME_CONSTANT_S
         self._at = now
+        kept = math.exp(-passed)
         excess = self._balance - FIRST_TICKETS
-        if excess > 0 and elapsed_s > 0:
-            kept = math.exp(-elapsed_s / TIME_CONSTANT_S)
+        if excess > 0:
             self._balance = FIRST_TICKETS + excess * kept
+        if self._admissions:
+            earned = self._share * self._admissions
+            self._balance += earned * (1 - kept) / passed if passed > 1e-9 else earned
+            self._admissions = 0

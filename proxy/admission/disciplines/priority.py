@@ -148,6 +148,8 @@ class PriorityDiscipline(Generic[W]):
         return not self.over_cap(request)
 
     def over_cap(self, request: AdmissionRequest) -> bool:
+        if self._cap == math.inf:
+            return False
         tenant = self._tenants.get(request.tenant)
         return tenant is not None and self._is_capped(tenant, request.seats)
 

@@ -21,7 +21,7 @@ def test_there_are_a_few_tickets_at_first() -> None:
 
 def test_without_a_share_there_are_none_at_all() -> None:
     budget = RetryBudget(0.0)
-    budget.admitted(0.0)
+    budget.admitted()
     assert drawn(budget, 0.0) == 0
 
 
@@ -29,7 +29,7 @@ def test_every_fifth_admission_pays_for_a_ticket() -> None:
     budget = RetryBudget(0.2)
     drawn(budget, 0.0)
     for _ in range(51):
-        budget.admitted(0.0)
+        budget.admitted()
     assert drawn(budget, 0.0) == 10
 
 
@@ -37,7 +37,9 @@ def test_what_calm_hours_saved_is_no_store_for_a_storm() -> None:
     budget = RetryBudget(0.2)
     for second in range(3600):
         for _ in range(10):
-            budget.admitted(float(second))
+            budget.admitted()
+        if second % 7 == 0:
+            budget.redeem(float(second))
     assert drawn(budget, 3600.0) == pytest.approx(FIRST_TICKETS + 2 * 10, abs=2)
 
 
@@ -76,7 +78,7 @@ def test_never_more_are_invited_than_the_share_of_those_served_and_the_first_few
         now += pause_s
         if is_admission:
             admissions += 1
-            budget.admitted(now)
+            budget.admitted()
         else:
             invited += budget.draw(now)
         assert invited <= FIRST_TICKETS + share * admissions + 1e-6
