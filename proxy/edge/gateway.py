@@ -162,10 +162,11 @@ class Gateway:
         if rejection is not None:
             raise rejection
 
-    async def _read_body(self, visit: Visit) -> bytes:
+    async def _read_body(self, visit: Visit) -> bytes | bytearray:
         try:
             connection = client_connection(visit.scope)
             whole = connection.take_whole_body() if connection is not None else None
+            body: bytes | bytearray
             if whole is not None:
                 body = self.intake.accept(whole)
             else:
@@ -182,7 +183,9 @@ class Gateway:
         visit.request_bytes = len(body)
         return body
 
-    async def _admission_request(self, visit: Visit, route: Route, body: bytes) -> AdmissionRequest:
+    async def _admission_request(
+        self, visit: Visit, route: Route, body: bytes | bytearray
+    ) -> AdmissionRequest:
         facts = (route.shape, visit.headers.content_type, body)
         try:
             if len(body) > LARGE_BODY_BYTES:
@@ -224,7 +227,9 @@ class Gateway:
 
     # From the permit to the last byte ----------------------------------------------------------
 
-    async def _use(self, permit: Permit, visit: Visit, watch: ClientWatch, body: bytes) -> None:
+    async def _use(
+        self, permit: Permit, visit: Visit, watch: ClientWatch, body: bytes | bytearray
+    ) -> None:
         visit.time_in_queue_s = permit.time_in_queue_s
         answer = None
         if self.token_meter is not None:
@@ -241,7 +246,9 @@ class Gateway:
         else:
             permit.complete()
 
-    async def _exchange(self, visit: Visit, watch: ClientWatch, upstream: str, body: bytes) -> None:
+    async def _exchange(
+        self, visit: Visit, watch: ClientWatch, upstream: str, body: bytes | bytearray
+    ) -> None:
         visit.upstream = upstream
         engine = self.engines[upstream]
         async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
@@ -262,7 +269,7 @@ class Gateway:
             headers.append(CLOSE)
         return headers
 
-    def _request(self, visit: Visit, engine: Engine, body: bytes) -> UpstreamRequest:
+    def _request(self, visit: Visit, engine: Engine, body: bytes | bytearray) -> UpstreamRequest:
         scope = visit.scope
         return UpstreamRequest(
             method=scope["method"],

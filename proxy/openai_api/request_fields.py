@@ -58,7 +58,7 @@ class RequestFields(msgspec.Struct):
 _decode = msgspec.json.Decoder(RequestFields).decode
 
 
-def read_fields(body: bytes) -> RequestFields:
+def read_fields(body: bytes | bytearray) -> RequestFields:
     """The fields of a body that holds one JSON object; raises UnreadableBodyError otherwise."""
     try:
         return _decode(body)
@@ -76,7 +76,7 @@ def nested_fields(raw: Raw) -> RequestFields:
         return RequestFields()
 
 
-def _read_lax_fields(body: bytes) -> RequestFields:
+def _read_lax_fields(body: bytes | bytearray) -> RequestFields:
     """Reads what Python's json, and so the engine, takes beyond JSON.
 
     The body is rewritten for this reading instead of being parsed by json: objects for all of it
@@ -94,7 +94,7 @@ def _read_lax_fields(body: bytes) -> RequestFields:
         raise UnreadableBodyError("the request body is nested too deeply") from None
 
 
-def _strict(body: bytes) -> bytes:
+def _strict(body: bytes | bytearray) -> bytes | bytearray:
     """The body in UTF-8, with no constants that are not JSON and no surrogates.
 
     Plain replacements, that run at the speed of memory whatever is in the body, do: inside a
@@ -107,7 +107,7 @@ def _strict(body: bytes) -> bytes:
     return body
 
 
-def _in_utf8(body: bytes) -> bytes:
+def _in_utf8(body: bytes | bytearray) -> bytes | bytearray:
     encoding = json.detect_encoding(body)
     if encoding == "utf-8":
         return body

@@ -102,12 +102,12 @@ class _ExactUrl(httpx.URL):
 class _Slices(httpx.AsyncByteStream):
     """A request body in pieces, each of which may take as long as a write may take."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes | bytearray) -> None:
         self._body = body
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for start in range(0, len(self._body), SLICE_BYTES):
-            yield self._body[start : start + SLICE_BYTES]
+            yield bytes(self._body[start : start + SLICE_BYTES])
 
 
 def shut_down(stream: NetworkStream) -> None:

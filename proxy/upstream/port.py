@@ -30,7 +30,7 @@ class UpstreamRequest:
     method: str
     target: bytes
     headers: RawHeaders
-    body: bytes = b""
+    body: bytes | bytearray = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class RequestSender:
         """What waits in the transports; for comparing with an earlier value only."""
         return self._transport.get_write_buffer_size() + self._wire.get_write_buffer_size()
 
-    def start(self, head: bytes, body: bytes) -> None:
+    def start(self, head: bytes, body: bytes | bytearray) -> None:
         """Head and small body leave in one write, so that they cross in one segment."""
         if len(body) <= SLICE_BYTES:
             self._transport.write(head + body if body else head)

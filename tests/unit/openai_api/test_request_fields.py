@@ -130,3 +130,15 @@ def test_whatever_python_writes_as_an_object_is_read(
     read = read_fields(body)
     for name in ("n", "messages", "prompt"):
         assert (bytes(getattr(read, name)) != b"") == (name in fields)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "m", "n": 2, "prompt": ["a", "b"]}',
+        b'{"n": NaN, "prompt": "\\ud800"}',
+        '{"model": "m", "n": 3}'.encode("utf-16"),
+    ],
+)
+def test_a_body_in_a_growing_buffer_is_read_the_same(body: bytes) -> None:
+    assert read_fields(bytearray(body)) == read_fields(body)
