@@ -197,6 +197,7 @@ def _poller(name: str, key: str | None, control: EngineControl) -> EnginePoller:
         on_change=control.status_changed,
         on_reading=control.status_read,
         holding=lambda: control.in_flight > 0,
+        wants_model_len=control.meter is not None,
     )
 
 

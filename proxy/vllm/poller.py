@@ -77,6 +77,7 @@ class EnginePoller:
         on_reading: Callable[[EngineStatus], None] | None = None,
         holding: Callable[[], bool] = lambda: True,
         *,
+        wants_model_len: bool = False,
         interval_s: float = 1.0,
         down_interval_s: float = 0.25,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -84,7 +85,8 @@ class EnginePoller:
         """`root_url` is where the engine's /health and /metrics live, without /v1 and without a
         trailing slash. The polling task calls `on_change` when `up`, `stalled` or `ready` has
         changed, and `on_reading` after every poll, whatever came of it. `holding` says whether
-        requests of ours are in the engine now: one that we ask nothing of is not stalled. While the
+        requests of ours are in the engine now: one that we ask nothing of is not stalled. The length
+        of its models is asked for only if somebody `wants_model_len`. While the
         engine is down it is asked every `down_interval_s`.
         """
         self._root_url = root_url
@@ -100,6 +102,7 @@ class EnginePoller:
         self._saturation: Saturation | None = None
         self._progress = Progress()
         self._next_key_check = 0.0
+        self._wants_model_len = wants_model_len
         self._model_len: int | None = None
         self._next_models_read = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -161,7 +164,8 @@ class EnginePoller:
             before = self.status
             await self._read_metrics(probe)
             self._tell_changes(before)
-            await self._read_models(probe)
+            if self._wants_model_len and self._model_len is None:
+                await self._read_models(probe)
         if self._on_reading is not None:
             self._on_reading(self.status)
 
@@ -188,7 +192,7 @@ class EnginePoller:
     async def _read_models(self, probe: Probe) -> None:
         """Until it has told a length: not every engine does."""
         now = asyncio.get_running_loop().time()
-        if self._model_len is None and now >= self._next_models_read:
+        if now >= self._next_models_read:
             self._next_models_read = now + _MODELS_INTERVAL_S
             answer = await probe.get("/v1/models", _METRICS_TIMEOUT_S, MAX_MODELS_BYTES)
             self._model_len = longest_model_len(served_models(answer))
