@@ -85,9 +85,9 @@ class EnginePoller:
         """`root_url` is where the engine's /health and /metrics live, without /v1 and without a
         trailing slash. The polling task calls `on_change` when `up`, `stalled` or `ready` has
         changed, and `on_reading` after every poll, whatever came of it. `holding` says whether
-        requests of ours are in the engine now: one that we ask nothing of is not stalled. The length
-        of its models is asked for only if somebody `wants_model_len`. While the
-        engine is down it is asked every `down_interval_s`.
+        requests of ours are in the engine now: one that we ask nothing of is not stalled. The
+        length of its models is asked for only if `wants_model_len`. While the engine is down it is
+        asked every `down_interval_s`.
         """
         self._root_url = root_url
         self._api_key = api_key

@@ -34,9 +34,17 @@ async def watching(
     on_change: Callable[[EngineStatus], None] | None = None,
     on_reading: Callable[[EngineStatus], None] | None = None,
     holding: Callable[[], bool] = lambda: True,
+    *,
+    wants_model_len: bool = False,
 ) -> AsyncIterator[EnginePoller]:
     poller = EnginePoller(
-        "http://engine", api_key, on_change, on_reading, holding, transport=engine
+        "http://engine",
+        api_key,
+        on_change,
+        on_reading,
+        holding,
+        wants_model_len=wants_model_len,
+        transport=engine,
     )
     poller.start()
     try:
