@@ -166,3 +166,13 @@ def test_a_body_that_is_here_is_taken_without_a_copy() -> None:
 def test_a_body_that_is_here_is_bounded_too() -> None:
     with pytest.raises(BodyTooLargeError):
         intake().accept(b"x" * 101)
+
+
+def test_a_large_body_comes_whole_whatever_it_grows_in() -> None:
+    async def scenario() -> None:
+        pieces = [bytes([number]) * 1_000_000 for number in range(9)]
+        reader = intake(max_body=10_000_000, max_buffered=10_000_000)
+        assert await reader.read(client_with(*pieces).receive, None) == b"".join(pieces)
+        assert reader.buffered_bytes == 0
+
+    run(scenario())
