@@ -162,7 +162,8 @@ def test_a_flood_of_clients_gets_a_last_word_for_everyone() -> None:
             assert len(answers) == clients
             assert statuses(answers)[200] == len(upstream.seen) >= 4
             reasons = {answer.header("x-sluice-reason") for answer in answers}
-            assert reasons == {None, "queue_full", "queue_timeout"}
+            assert {None, "queue_full"} <= reasons
+            assert reasons <= {None, "queue_full", "queue_timeout", "deadline_unreachable"}
             assert upstream.peak <= 4
             await sluice.until_idle()
             await upstream.until(lambda: sluice.open_descriptors() <= before + 4)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # As field reports want it; with nothing else running all of it takes a few milliseconds.
 _WITHIN_S = 2.0
+# After a recovery of the engine the seats open over 10 s.
+_SLOW_START_S = 15.0
 # A duplicated permit lets the surplus request through at once; this is for it to arrive.
 _ARRIVAL_S = 0.03
 
@@ -39,6 +41,7 @@ async def probe_capacity(
     """
     await sluice.until_idle(_WITHIN_S)
     await upstream.until(lambda: upstream.inflight == 0, _WITHIN_S)
+    await sluice.until_metric("sluice_concurrency_limit", seats, within_s=_SLOW_START_S)
     request = request_bytes(headers=dict(headers or {}))
     async with AsyncExitStack() as connections:
 
