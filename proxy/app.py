@@ -110,14 +110,15 @@ def build(
         binding_limit=lambda: control.binding_limit().which,
         token_estimate_error=_error_of(control.meter),
     )
+    discipline = PriorityDiscipline[Waiter](
+        loop.time, settings.weights_by_tenant, settings.tenant_max_in_flight
+    )
     controller = AdmissionController(
         limits={name: control.limit},
         max_queue_depth=settings.max_queue_depth,
         clock=loop.time,
         observer=metrics,
-        discipline=PriorityDiscipline[Waiter](
-            loop.time, settings.weights_by_tenant, settings.tenant_max_in_flight
-        ),
+        discipline=discipline,
         retry_budget=RetryBudget(settings.retry_budget),
         token_budgets={name: control.budgets},
         shadow=settings.shadow,
@@ -125,7 +126,7 @@ def build(
     pollers: tuple[EnginePoller, ...] = ()
     if poll_engines:
         pollers = (_poller(name, key, control),)
-    control.attach(controller, pollers[0] if pollers else None)
+    control.attach(controller, pollers[0] if pollers else None, lambda: discipline.active_tenants)
     drain = Drain()
     health = health_router(engines, drain)
     rng = random.Random()

@@ -60,11 +60,18 @@ class EngineControl:
         self._controller: AdmissionController | None = None
         self._poller: EnginePoller | None = None
         self._is_suspended = False
+        self._active_tenants: Callable[[], int] | None = None
 
-    def attach(self, controller: AdmissionController, poller: EnginePoller | None) -> None:
+    def attach(
+        self,
+        controller: AdmissionController,
+        poller: EnginePoller | None,
+        active_tenants: Callable[[], int] | None = None,
+    ) -> None:
         """What it steers, and what it steers by. Without a poller nothing ever moves."""
         self._controller = controller
         self._poller = poller
+        self._active_tenants = active_tenants
 
     @property
     def in_flight(self) -> int:
@@ -90,16 +97,16 @@ class EngineControl:
     def status_read(self, status: EngineStatus) -> None:
         """After every poll, whatever came of it."""
         now = self._clock()
+        self.limit.advance(now)  # first: no fault below may leave a slow start unfinished
         self._learn_sizes(status)
         if self._adaptive is not None and status.saturation is not None:
             move = self._adaptive.observe(status.saturation, self.in_flight, now)
             if move is not None:
                 _log.info("engine %s: %s", self.name, move)
-        self.limit.advance(now)
         self._attached().limit_changed()
 
     def _learn_sizes(self, status: EngineStatus) -> None:
-        self._model_len = status.model_len or self._model_len
+        self._model_len = status.model_len  # None again when the engine went down
         metrics = status.metrics
         if metrics is None:
             return
@@ -108,7 +115,10 @@ class EngineControl:
         if size and size != self._kv_cache_tokens:
             self._kv_cache_tokens = size
             self._resize_kv_budget()
-        pair = self._calibration.reading(metrics.prompt_tokens_total)
+        # Without a saturation these are the figures of an earlier poll; taken for new ones they
+        # would say that the prompts which ended since had no tokens.
+        is_new = status.saturation is not None
+        pair = self._calibration.reading(metrics.prompt_tokens_total if is_new else None)
         if pair is not None and self.meter is not None:
             self.meter.estimate.learn_mean(*pair)
 
@@ -160,6 +170,7 @@ class EngineControl:
             kv_tokens=snapshot.kv_tokens,
             prefill_tokens=snapshot.prefill_tokens,
             tokens_per_seat=self.meter.estimate.tokens_per_seat if self.meter else None,
+            tenants=self._active_tenants() if self._active_tenants else None,
         )
         return binding_limit(limits, seen)
 

@@ -80,13 +80,18 @@ class Gate:
         priority: Priority = Priority.NORMAL,
     ) -> Rejected | None:
         """What decide() would say now to such a request for one seat, if that is a rejection."""
-        if self._closed_by is None and not self._queue and self._ledger.has_room(1):
+        may_have_room = self._closed_by is None and self._ledger.has_room(1)
+        if may_have_room and not self._queue:
             return None
         now = self._clock()
         request = AdmissionRequest(
             1, now + longest_wait_s, tenant=tenant, priority=priority, attempt=attempt
         )
-        invited = attempt == 0 or self._retry_budget.outstanding(now) > 0
+        # Who waits may wait for something else than this newcomer would: below a tenant's cap, or
+        # wide at the head of a lower priority.
+        if may_have_room and self._queue.may_run(request):
+            return None
+        invited = attempt == 0 or self._retry_budget.is_invited(now)
         reason = self._obstacle(request, now, invited)
         if reason is None:
             return None
@@ -151,9 +156,18 @@ class Gate:
         ahead = self._queue.seats_ahead(request)
         if ahead <= 0:
             return False
-        limit = self._ledger.usable_limit
+        limit = self._seats_that_turn_over()
         expected_s = self._drain_estimate.expected_wait_s(ahead, limit, now)
         return _DOUBT * (request.deadline - now) < expected_s < math.inf
+
+    def _seats_that_turn_over(self) -> int:
+        """The limit; but where tokens run out before seats only those that are taken, or the wait
+        behind them would look as short as if all seats were in use."""
+        limit, taken = self._ledger.usable_limit, self._ledger.usable_taken
+        if not 0 < taken < limit or not self._ledger.limits_tokens:
+            return limit
+        head = self._queue.head()
+        return taken if head is not None and self._ledger.has_room(head.request.seats) else limit
 
     def _makes_room(self, request: AdmissionRequest) -> Waiter | None:
         return self._queue.yields_to(request) if self._max_queue_depth else None
@@ -241,7 +255,6 @@ class Gate:
     ) -> RefusalFacts:
         prefill_tokens, prefill_limit = self._ledger.usable_tokens("prefill")
         kv_tokens, kv_limit = self._ledger.usable_tokens("kv")
-        invited_before = self._retry_budget.outstanding(now)
         return RefusalFacts(
             reason=reason,
             seats=request.seats,
@@ -250,7 +263,7 @@ class Gate:
             queue_depth=len(self._queue),
             max_queue_depth=self._max_queue_depth,
             time_in_queue_s=waited_s,
-            expected_wait_s=self._expected_wait_s(request, now, invited_before),
+            expected_wait_s=self._expected_wait_s(request, now),
             may_wait_s=max(request.deadline - now, 0.0),
             may_retry=reason not in _HOPELESS and self._retry_budget.draw(now),
             prefill_tokens=prefill_tokens,
@@ -259,11 +272,9 @@ class Gate:
             kv_limit=kv_limit,
         )
 
-    def _expected_wait_s(
-        self, request: AdmissionRequest, now: float, others_first: float = 0.0
-    ) -> float:
-        """Until its turn, if it came now, or after so many others."""
-        in_flight, limit = self._ledger.usable_taken, self._ledger.usable_limit
-        ahead = self._queue.seats_ahead(request) + others_first
+    def _expected_wait_s(self, request: AdmissionRequest, now: float) -> float:
+        """Until its turn, if it came now and had a place."""
+        in_flight, limit = self._ledger.usable_taken, self._seats_that_turn_over()
+        ahead = self._queue.seats_ahead(request)
         seats = in_flight - limit + ahead + self._ledger.width(request.seats)
         return self._drain_estimate.expected_wait_s(seats, limit, now)

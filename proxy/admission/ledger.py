@@ -142,6 +142,10 @@ class Ledger:
     def usable_taken(self) -> int:
         return sum([account.taken for account in self._usable])
 
+    @property
+    def limits_tokens(self) -> bool:
+        return any(account.budgets.limits_anything for account in self._usable)
+
     def usable_tokens(self, kind: str) -> tuple[int, int | None]:
         """Tokens taken and their limit, summed over the usable upstreams; `kind` is `prefill` or
         `kv`. The limit is None when any of them has none."""

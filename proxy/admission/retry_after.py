@@ -24,7 +24,7 @@ _MOST_FACTOR = 1.5
 
 # Before anything has been served nobody can tell; a few seconds spread the retries without
 # sending anyone away for a minute.
-_UNKNOWN_WAIT_S = 5.0
+_UNKNOWN_WAIT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)

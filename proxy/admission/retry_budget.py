@@ -28,7 +28,7 @@ _OUTSTANDING_TIME_CONSTANT_S = 55.0
 
 
 class RetryBudget:
-    """`share` is 0 or more; with 0 there are the first tickets and no more. Times in seconds."""
+    """`share` is 0 or more; with 0 there are no tickets at all. Times in seconds."""
 
     __slots__ = ("_admissions", "_at", "_balance", "_outstanding", "_outstanding_at", "_share")
 
@@ -58,12 +58,15 @@ class RetryBudget:
 
     def redeem(self, now: float) -> bool:
         """A retry came. Whether it was invited; if so, its ticket is out no more."""
-        out = self.outstanding(now)
+        out, invited = self.outstanding(now), self.is_invited(now)
         self._outstanding_at = now
-        # Half a ticket, since what is out fades: the last one of a few must still be good.
-        invited = out >= 0.5
         self._outstanding = max(out - 1, 0.0) if invited else out
         return invited
+
+    def is_invited(self, now: float) -> bool:
+        """What redeem() would say, without taking a ticket for it."""
+        # Half a ticket, since what is out fades: the last one of a few must still be good.
+        return self.outstanding(now) >= 0.5
 
     def outstanding(self, now: float) -> float:
         """How many invited clients are still to come."""

@@ -121,10 +121,12 @@ class ShadowGate:
             ghost.add_done_callback(partial(_end_late, self._clock()))
 
     def _prefilled(self, ghost: Permit | Waiter | Rejected, permit: Permit) -> None:
-        """A ghost that still waits has its prompt read, for once, in no time."""
+        """A ghost that had to wait has its prompt read as much later as it waited longer."""
         permit.claim = self._ledger.prefilled(permit.claim)
         if isinstance(ghost, Permit):
             ghost.first_byte()
+        elif not isinstance(ghost, Rejected):
+            ghost.add_done_callback(partial(_prefill_late, self._clock()))
 
 
 def _end_late(request_ended_at: float, ghost: Waiter) -> None:
@@ -133,6 +135,12 @@ def _end_late(request_ended_at: float, ghost: Waiter) -> None:
     if isinstance(outcome, Permit):
         ends_at = request_ended_at + outcome.time_in_queue_s
         ghost.get_loop().call_at(ends_at, outcome.complete)
+
+
+def _prefill_late(first_byte_at: float, ghost: Waiter) -> None:
+    outcome = ghost.result()
+    if isinstance(outcome, Permit):
+        ghost.get_loop().call_at(first_byte_at + outcome.time_in_queue_s, outcome.first_byte)
 
 
 class _GhostObserver:

@@ -45,3 +45,7 @@ class TokenBudgets:
     def __init__(self, prefill_limit: int | None = None, kv_limit: int | None = None) -> None:
         self.prefill = TokenBudget(prefill_limit, PREFILL_LARGEST_SHARE)
         self.kv = TokenBudget(kv_limit, KV_LARGEST_SHARE)
+
+    @property
+    def limits_anything(self) -> bool:
+        return self.prefill.limit is not None or self.kv.limit is not None

@@ -231,16 +231,20 @@ class Gateway:
         self, permit: Permit, visit: Visit, watch: ClientWatch, body: bytes | bytearray
     ) -> None:
         visit.time_in_queue_s = permit.time_in_queue_s
-        answer = None
+        answer, is_complete = None, False
         if self.token_meter is not None:
             answer = visit.relay.followed_by = self.token_meter.follow(visit.measured, permit)
         try:
             await self._exchange(visit, watch, permit.upstream, body)
+            is_complete = True
         except UpstreamError:
             permit.drop()
             raise
-        if answer is not None:
-            answer.ended(visit.outcome is RequestOutcome.OK)
+        finally:
+            # Also when the client has left: the engine has counted the prompt. Not when the engine
+            # refused the request: it has read none. (What broke off later is OK by its status.)
+            if answer is not None and visit.outcome is RequestOutcome.OK:
+                answer.ended(is_complete)
         if visit.outcome in _ENGINE_FAILED:
             permit.drop()
         else:

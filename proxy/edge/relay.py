@@ -39,6 +39,7 @@ class Relay:
         "body_bytes",
         "first_byte_at",
         "followed_by",
+        "is_complete",
         "speaks_sse",
         "started",
     )
@@ -49,6 +50,8 @@ class Relay:
         self._clock = clock
         self._closing: ClientConnection | None = None  # its end will be the body's end
         self.started = False
+        self.is_complete = False
+        """The last piece was written; nothing more can be said."""
         self.speaks_sse = False
         """Whether an event may be added to the body: plain SSE whose length nobody announced."""
         self.body_bytes = 0
@@ -96,6 +99,7 @@ class Relay:
         if self.followed_by is not None:
             self.followed_by.feed(chunk)
         if is_last:
+            self.is_complete = True
             self._at_end()
         return self._connection.write_body(chunk, not is_last)
 

@@ -115,6 +115,8 @@ class Responder:
 
     async def _interrupted(self, visit: Visit, interruption: Interruption) -> None:
         if interruption is Interruption.DRAIN_ENDED:
+            if visit.relay.is_complete:
+                return  # in the very step in which the drain ended
             self._shed(Reason.DRAINING)
             if visit.relay.started:
                 visit.outcome = RequestOutcome.SHED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+LEAST_WEIGHT = 0.001
 MOST_WEIGHT = 1_000
 
 # As a header can carry it. No comma, which separates entries; a colon may be inside, as in a URN.
@@ -40,6 +41,6 @@ def _pair(entry: str) -> tuple[str, float]:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{entry!r} must begin with a name of 1 to 128 printable ASCII characters")
     weight = float(written) if _NUMBER.fullmatch(written) else 0.0
-    if not 0 < weight <= MOST_WEIGHT:
-        raise ValueError(f"{entry!r} must end in a weight above 0, at most {MOST_WEIGHT}")
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise ValueError(f"{entry!r} must end in a weight from {LEAST_WEIGHT} to {MOST_WEIGHT}")
     return name, weight

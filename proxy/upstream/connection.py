@@ -166,6 +166,7 @@ class Connection(asyncio.Protocol):
                     self._deadline.set(self._idle_at())
                     await self._wait()
                     taker.raise_error()
+            self._read_on()  # a long answer to a slow client may end while reading is paused
         finally:
             self._taker = None
 
@@ -284,7 +285,7 @@ class Connection(asyncio.Protocol):
             self._watch()
             return
         taker = self._taker
-        if taker is not None and taker.has_room:
+        if taker is not None and taker.has_room and not taker.is_done:
             self._pass_on(taker)
         elif self._waiter is not None:
             self._deadline.set(self._total_at)
@@ -296,7 +297,9 @@ class Connection(asyncio.Protocol):
     def _pass_on(self, taker: Taker) -> None:
         """At once, without waking the task that waits in pass_to() unless it has something to do:
         that is half of what an event of a stream costs (Python 3.13, 2026-12)."""
-        taker.give_in_callback(self._parser)
+        parser = self._parser
+        if parser.buffered or parser.complete:  # not for the beginning of a chunk's head
+            taker.give_in_callback(parser)
         if taker.has_news:
             self._wake()
         else:

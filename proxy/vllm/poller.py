@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from proxy.vllm.health import Health, accepted, judge_health, judge_key
 from proxy.vllm.metrics_page import EngineMetrics, parse_metrics_page
-from proxy.vllm.probe import NoAnswer, Probe
+from proxy.vllm.probe import Answer, NoAnswer, Probe
 from proxy.vllm.saturation import Reading, saturation_between
 from proxy.vllm.served_models import MAX_MODELS_BYTES, longest_model_len, served_models
-from proxy.vllm.stall import Progress, judge_progress
+from proxy.vllm.stall import Progress, judge_progress, without_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,13 +158,14 @@ class EnginePoller:
         self._health = health
         if health.up is False:  # what runs there next is another engine
             self._reading, self._progress, self._model_len = None, Progress(), None
+            self._next_models_read = 0.0
         self._saturation = None
         self._tell_changes(before)
         if health.up:
             before = self.status
             await self._read_metrics(probe)
             self._tell_changes(before)
-            if self._wants_model_len and self._model_len is None:
+            if self._wants_model_len:
                 await self._read_models(probe)
         if self._on_reading is not None:
             self._on_reading(self.status)
@@ -179,23 +180,24 @@ class EnginePoller:
 
     async def _read_metrics(self, probe: Probe) -> None:
         answer = await probe.get("/metrics", _METRICS_TIMEOUT_S, _MAX_PAGE_BYTES)
-        if isinstance(answer, NoAnswer) or answer.status != 200 or answer.body is None:
-            return
-        metrics = parse_metrics_page(answer.body.decode(errors="replace"))
+        now = asyncio.get_running_loop().time()
+        metrics = _page(answer)
         if metrics == _NO_METRICS:
+            self._progress = without_page(self._progress, now)
             return
         before = self._reading
-        self._reading = reading = Reading(metrics, asyncio.get_running_loop().time())
+        self._reading = reading = Reading(metrics, now)
         self._saturation = saturation_between(before, reading) if before else None
         self._progress = judge_progress(self._progress, metrics, reading.at, self._holding())
 
     async def _read_models(self, probe: Probe) -> None:
-        """Until it has told a length: not every engine does."""
+        """Again and again: behind the same address there may be another model, without a pause in
+        which the engine was down. Requests are refused by this figure."""
         now = asyncio.get_running_loop().time()
         if now >= self._next_models_read:
             self._next_models_read = now + _MODELS_INTERVAL_S
             answer = await probe.get("/v1/models", _METRICS_TIMEOUT_S, MAX_MODELS_BYTES)
-            self._model_len = longest_model_len(served_models(answer))
+            self._model_len = longest_model_len(served_models(answer)) or self._model_len
 
     def _tell_changes(self, before: EngineStatus) -> None:
         after = self.status
@@ -207,6 +209,12 @@ class EnginePoller:
         _log.log(level, "engine %s is %s: %s", self._root_url, _state(status), status.reason)
         if self._on_change is not None:
             self._on_change(status)
+
+
+def _page(answer: Answer | NoAnswer) -> EngineMetrics:
+    if isinstance(answer, NoAnswer) or answer.status != 200 or answer.body is None:
+        return _NO_METRICS
+    return parse_metrics_page(answer.body.decode(errors="replace"))
 
 
 def _state(status: EngineStatus) -> str:

@@ -65,6 +65,13 @@ def judge_progress(
     return Progress(stalled, frozen_s, readings, now, metrics.running, signs)
 
 
+def without_page(before: Progress, now: float) -> Progress:
+    """What is known when the page cannot be read at `now`: the same, but no verdict is for ever."""
+    if before.stalled and now - before.read_at >= TRIED_AGAIN_AFTER_S:
+        return Progress(read_at=now)
+    return before
+
+
 def _signs(metrics: EngineMetrics) -> _Signs:
     return (
         metrics.iterations_total,

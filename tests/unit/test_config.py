@@ -161,7 +161,7 @@ def test_a_kubernetes_service_of_our_name_changes_nothing(env: pytest.MonkeyPatc
         (
             "TENANT_WEIGHTS",
             "gold:0",
-            ("SLUICE_TENANT_WEIGHTS=gold:0: 'gold:0' must end in a weight above 0, at most 1000"),
+            ("SLUICE_TENANT_WEIGHTS=gold:0: 'gold:0' must end in a weight from 0.001 to 1000"),
         ),
         (
             "TENANT_WEIGHTS",

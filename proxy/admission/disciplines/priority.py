@@ -125,6 +125,11 @@ class PriorityDiscipline(Generic[W]):
         if self._waiting == 0:
             self._contested_s += self._clock() - self._contested_since
 
+    @property
+    def active_tenants(self) -> int:
+        """How many have requests in flight or waiting."""
+        return len(self._tenants) - len(self._idle)
+
     def head(self) -> W | None:
         if not self._waiting:
             return None

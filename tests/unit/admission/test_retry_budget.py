@@ -63,6 +63,16 @@ def test_a_ticket_that_does_not_come_back_is_forgotten() -> None:
     assert not budget.redeem(60.0)
 
 
+def test_an_invitation_can_be_looked_at_without_taking_it() -> None:
+    budget = RetryBudget(0.2)
+    assert not budget.is_invited(0.0)
+    budget.draw(0.0)
+    assert budget.is_invited(0.0)
+    assert budget.is_invited(0.0)
+    assert budget.redeem(0.0)
+    assert not budget.is_invited(0.0)
+
+
 def test_a_share_below_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="0 or more"):
         RetryBudget(-0.1)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.env_values.tenant_weights import MOST_WEIGHT, parse_tenant_weights
+from proxy.env_values.tenant_weights import LEAST_WEIGHT, MOST_WEIGHT, parse_tenant_weights
 
 NAMES = st.from_regex(r"[!-+\--~]([ -+\--~]{0,20}[!-+\--~])?", fullmatch=True)
-WEIGHTS = st.floats(0, MOST_WEIGHT, exclude_min=True)
+WEIGHTS = st.floats(LEAST_WEIGHT, MOST_WEIGHT)
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,11 @@ def test_entries_are_names_and_weights_in_their_order(
         (":3", "':3' must begin with a name"),
         ("a:1, é:3", "'é:3' must begin with a name"),
         ("x" * 129 + ":1", "must begin with a name"),
-        ("gold:", "'gold:' must end in a weight above 0, at most 1000"),
+        ("gold:", "'gold:' must end in a weight from 0.001 to 1000"),
         ("gold:0", "must end in a weight"),
         ("gold:-1", "must end in a weight"),
         ("gold:1000.1", "must end in a weight"),
+        ("gold:0.0009", "must end in a weight"),
         ("gold:many", "must end in a weight"),
         ("gold:nan", "must end in a weight"),
         ("gold:inf", "must end in a weight"),

@@ -382,3 +382,61 @@ def test_a_resting_connection_has_no_deadline() -> None:
         await line.close()
 
     run(scenario())
+
+
+def test_the_beginning_of_a_chunks_head_is_no_piece_of_the_body() -> None:
+    async def scenario() -> None:
+        line = Line()
+        taken: list[tuple[bytes, bool]] = []
+
+        def take(data: bytes, is_last: bool) -> bool:
+            taken.append((data, is_last))
+            return True
+
+        await line.answered(STREAM)
+        passing = asyncio.create_task(line.connection.pass_to(take, _no_room_needed))
+        await settle()
+        line.connection.data_received(b"3\r")
+        assert taken == []
+        line.connection.data_received(b"\nabc\r\n0\r\n\r\n")
+        line.connection.data_received(b"surplus")
+        await passing
+        assert taken == [(b"abc", True)], "what comes after the end is nobody's"
+        assert not line.connection.is_reusable
+        await line.close()
+
+    run(scenario())
+
+
+def test_a_long_answer_to_a_slow_client_leaves_its_connection_reading() -> None:
+    async def scenario() -> None:
+        line = Line()
+        room = asyncio.Event()
+        await line.answered(STREAM)
+
+        async def until_room() -> None:
+            await room.wait()
+
+        taken: list[bytes] = []
+
+        def take(data: bytes, _is_last: bool) -> bool:
+            taken.append(data)
+            return room.is_set()
+
+        passing = asyncio.create_task(line.connection.pass_to(take, until_room))
+        await settle()
+        line.connection.data_received(b"1\r\na\r\n")
+        await settle()
+        piece = b"x" * (HIGH_WATER_BYTES + 1)
+        line.connection.data_received(b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece))
+        room.set()
+        await passing
+        assert b"".join(taken) == b"a" + piece
+        assert line.connection.is_reusable
+        await line.close()
+
+    run(scenario())
+
+
+async def _no_room_needed() -> None:
+    raise AssertionError("there was room")

@@ -252,7 +252,7 @@ def test_a_key_that_is_refused_only_under_v1_is_found_out_and_forgiven() -> None
 MODELS = b'{"data": [{"id": "a", "max_model_len": 2048}, {"id": "b", "max_model_len": 4096}]}'
 
 
-def test_the_longest_model_length_is_asked_for_until_it_is_told() -> None:
+def test_the_longest_model_length_is_asked_for_now_and_then() -> None:
     async def scenario() -> None:
         engine = healthy()
         async with watching(engine, wants_model_len=True) as poller:
@@ -261,9 +261,12 @@ def test_the_longest_model_length_is_asked_for_until_it_is_told() -> None:
             engine.answers["/v1/models"] = ok(MODELS)
             await asyncio.sleep(31)
             assert poller.status.model_len == 4096
-            asked = engine.count("/v1/models")
-            await asyncio.sleep(60)
-            assert engine.count("/v1/models") == asked
+            engine.answers["/v1/models"] = ok(MODELS.replace(b"4096", b"8192"))
+            await asyncio.sleep(31)
+            assert poller.status.model_len == 8192, "another model, behind the same address"
+            engine.answers["/v1/models"] = status(500)
+            await asyncio.sleep(31)
+            assert poller.status.model_len == 8192
 
     run(scenario())
 

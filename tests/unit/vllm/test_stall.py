@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.vllm.metrics_page import EngineMetrics
-from proxy.vllm.stall import Progress, judge_progress
+from proxy.vllm.stall import TRIED_AGAIN_AFTER_S, Progress, judge_progress, without_page
 
 FROZEN = EngineMetrics(
     running=3,
@@ -167,3 +167,10 @@ def test_nothing_but_ten_seconds_without_movement_makes_a_stall(
             assert same_s >= 10
             assert running
             assert iterations is not None
+
+
+def test_a_verdict_does_not_outlive_its_minute_when_the_page_is_gone() -> None:
+    stalled = Progress(stalled=True, read_at=100.0)
+    assert without_page(stalled, 100.0 + TRIED_AGAIN_AFTER_S - 1).stalled
+    assert not without_page(stalled, 100.0 + TRIED_AGAIN_AFTER_S).stalled
+    assert without_page(Progress(read_at=5.0), 1e6) == Progress(read_at=5.0)
