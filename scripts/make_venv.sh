@@ -44,4 +44,4 @@ echo "Installing Sluice${*:+ and its tools ($*)} into $venv" >&2
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 # Dependency groups came with pip 25.1; a new environment starts with whatever Python brought.
 "$venv/bin/python" -m pip install --quiet --upgrade 'pip>=25.1'
-"$venv/bin/python" -m pip install --quiet --editable . "${groups[@]}"
+"$venv/bin/python" -m pip install --quiet --editable ".[tools]" "${groups[@]}"
