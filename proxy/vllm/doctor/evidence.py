@@ -7,9 +7,6 @@ those there are. `None` means that nobody said, which is never the same as 0.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Phase(StrEnum):
@@ -110,7 +107,7 @@ class StartUpFacts:
     engine: str | None = None  # "V0" or "V1"
     version: str | None = None
     model: str | None = None
-    flags: Mapping[str, str] = NO_LABELS
+    flags: Mapping[str, str] = field(default_factory=dict)
     model_bytes: int | None = None
     kv_cache_bytes: int | None = None
     kv_cache_tokens: int | None = None
@@ -193,7 +190,7 @@ class MetricsFindings:
     preemptions: float | None = None  # since the engine started
     running: float | None = None
     waiting: float | None = None
-    cache_config: Mapping[str, str] = NO_LABELS
+    cache_config: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[EvidenceLine, ...] = ()
 
 
