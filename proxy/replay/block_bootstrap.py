@@ -1,0 +1,128 @@
+"""Confidence intervals for a run under load, by resampling blocks of time.
+
+Requests near in time share a queue, so they are not independent: to resample them one by one
+would give intervals that are far too narrow. A run is cut into blocks of equal length by the time
+at which requests arrived; a resample draws as many blocks, with replacement, and computes the
+statistic anew. With w_k the number of times that block k was drawn, v_i a value of a request that
+arrived in block k(i):
+
+    sum:         sum over k of w_k x (sum of block k)
+    percentile:  the v at which the weights w_k(i), in ascending order of v, reach the share p
+
+The interval reaches from the 2.5th to the 97.5th percentile of 1,000 resamples. A block is at least
+twice as long as the median request is in the system, for so long does a queue remember, while this
+leaves ten blocks (non-overlapping blocks: Carlstein 1986).
+
+Two runs of one load meet the same arrivals at the same times. One draw of blocks serves both
+runs, so that a difference between them is not blurred by how hard a stretch of the load was.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+from typing import TYPE_CHECKING
+
+from proxy.replay.percentiles import bucket_of, middle_of, percentile
+
+if TYPE_CHECKING:
+    import random
+    from collections import Counter
+    from collections.abc import Iterable, Sequence
+
+RESAMPLES = 1000
+_FEWEST_BLOCKS = 10
+_MOST_BLOCKS = 60
+_LOW, _HIGH = 2.5, 97.5
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Holds the value with 95 % confidence, as far as one run can tell."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The time in which requests arrive, cut into `count` parts of `length_s`."""
+
+    count: int
+    length_s: float
+    long_enough: bool
+
+    def of(self, arrived_s: float) -> int:
+        return min(int(arrived_s / self.length_s), self.count - 1)
+
+
+def blocks_for(duration_s: float, time_in_system_s: float) -> Blocks:
+    """`long_enough` is false where ten blocks are shorter than a queue remembers: intervals are
+    then too narrow, and the run too short."""
+    wanted_s = max(2 * time_in_system_s, duration_s / _MOST_BLOCKS)
+    count = max(_FEWEST_BLOCKS, math.floor(duration_s / wanted_s)) if wanted_s else _FEWEST_BLOCKS
+    return Blocks(count, duration_s / count, duration_s / count >= wanted_s)
+
+
+def draws(blocks: Blocks, rng: random.Random, resamples: int = RESAMPLES) -> list[list[int]]:
+    """For each resample how often each block was drawn."""
+    drawn = []
+    for _ in range(resamples):
+        weights = [0] * blocks.count
+        for block in rng.choices(range(blocks.count), k=blocks.count):
+            weights[block] += 1
+        drawn.append(weights)
+    return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class BlockValues:
+    """Values in ascending order, each with its block and the number of times it occurred."""
+
+    values: Sequence[float]
+    blocks: Sequence[int]
+    counts: Sequence[int]
+
+    @classmethod
+    def from_buckets(cls, counted: Counter[tuple[int, int]]) -> BlockValues:
+        """From counts by (bucket of a histogram, block): however many values there were."""
+        entries = sorted(counted)
+        return cls(
+            [middle_of(bucket) for bucket, _ in entries],
+            [block for _, block in entries],
+            [counted[entry] for entry in entries],
+        )
+
+    def resampled_percentiles(
+        self, weights: Sequence[int], shares: Iterable[float]
+    ) -> list[float | None]:
+        """`shares` from 0 to 1. None where no block with a value was drawn."""
+        drawn = map(mul, self.counts, map(weights.__getitem__, self.blocks))
+        passed = list(accumulate(drawn))
+        if not passed or not passed[-1]:
+            return [None for _ in shares]
+        last = len(passed) - 1
+        return [self.values[min(bisect_left(passed, s * passed[-1]), last)] for s in shares]
+
+
+def buckets_by_block(
+    values: Iterable[tuple[float, float]], blocks: Blocks
+) -> Iterable[tuple[int, int]]:
+    """From (arrival, value) of each request to what `BlockValues.from_buckets` counts."""
+    return ((bucket_of(value), blocks.of(arrived_s)) for arrived_s, value in values)
+
+
+def resampled_sum(sums: Sequence[float], weights: Sequence[int]) -> float:
+    return math.fsum(map(mul, sums, weights))
+
+
+def interval(resampled: Iterable[float | None]) -> Interval | None:
+    """None when there is nothing to say: hardly any resample had a value."""
+    known = sorted(value for value in resampled if value is not None)
+    if len(known) < RESAMPLES // 2:
+        return None
+    low, high = percentile(known, _LOW), percentile(known, _HIGH)
+    return None if low is None or high is None else Interval(low, high)
