@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.cli.settings_options import settings_options
+from proxy.cli.settings_options import COMMON_SETTINGS, settings_options
 from proxy.cli.soundness import Machine, Verdict, judge, limits_of, model_length
 from proxy.config import Settings, SettingsError, load_settings, settings_table
 from proxy.upstream.address import UpstreamAddress
@@ -29,14 +29,7 @@ _CONTAINER_MEMORY = Path("/sys/fs/cgroup/memory.max")
 
 
 @click.command()
-@settings_options(
-    "upstream_urls",
-    "max_num_seqs",
-    "headroom",
-    "max_in_flight",
-    "max_queue_depth",
-    "queue_timeout",
-)
+@settings_options(*COMMON_SETTINGS)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 @click.pass_context
 def check(ctx: click.Context, as_json: bool, overrides: Mapping[str, object]) -> None:

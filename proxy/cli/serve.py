@@ -17,7 +17,7 @@ import uvloop
 from proxy import __version__
 from proxy.app import build
 from proxy.cli.beside import end_with_stdin, simulated_engine_beside
-from proxy.cli.settings_options import settings_options
+from proxy.cli.settings_options import COMMON_SETTINGS, settings_options
 from proxy.cli.soundness import descriptors_needed
 from proxy.config import Settings, given_fields, load_settings, settings_table
 from proxy.edge.connection import ConnectionLimits
@@ -44,26 +44,7 @@ _GC_THRESHOLDS = (20_000, 20, 50)
 
 
 @click.command()
-@settings_options(
-    "upstream_urls",
-    "upstream_client",
-    "host",
-    "port",
-    "admin_host",
-    "admin_port",
-    "max_num_seqs",
-    "max_in_flight",
-    "max_queue_depth",
-    "queue_timeout",
-    "max_prefill_tokens",
-    "max_kv_tokens",
-    "adaptive",
-    "drain_timeout",
-    "shadow",
-    "trace_file",
-    "log_level",
-    "log_format",
-)
+@settings_options(*COMMON_SETTINGS)
 @click.option(
     "--upstream",
     "beside",

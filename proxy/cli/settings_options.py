@@ -15,6 +15,31 @@ from proxy.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+COMMON_SETTINGS = (
+    "upstream_urls",
+    "upstream_client",
+    "host",
+    "port",
+    "admin_host",
+    "admin_port",
+    "max_num_seqs",
+    "headroom",
+    "max_in_flight",
+    "max_queue_depth",
+    "queue_timeout",
+    "max_prefill_tokens",
+    "max_kv_tokens",
+    "adaptive",
+    "tenant_max_in_flight",
+    "drain_timeout",
+    "shadow",
+    "trace_file",
+    "log_level",
+    "log_format",
+)
+"""Those that are flags, of `sluice serve` and of `sluice check`: what is tried with the one can be
+handed to the other."""
+
 _TYPES: dict[object, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT}
 
 

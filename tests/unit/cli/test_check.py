@@ -176,7 +176,7 @@ def test_every_setting_is_on_the_page() -> None:
 
 def test_the_verdict_is_the_last_line(engine: Asked) -> None:
     assert check().stdout.splitlines()[-1] == "sound"
-    assert check("--drain-timeout", "0").exit_code == 2  # no flag of this command
+    assert check("--upstream", "sim").exit_code == 2  # no flag of this command
     engine.report = DOWN
     assert check().stdout.splitlines()[-1] == "NOT sound"
 

@@ -8,7 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.cli.settings_options import settings_options
+from proxy.cli.check import check
+from proxy.cli.serve import serve
+from proxy.cli.settings_options import COMMON_SETTINGS, settings_options
 
 FIELDS = (
     *("port", "shadow", "upstream_client", "queue_timeout", "trace_file", "overload_status"),
@@ -82,3 +84,9 @@ def test_help_names_variable_and_default() -> None:
 def test_a_secret_never_becomes_a_flag(field: str) -> None:
     with pytest.raises(ValueError, match="process list"):
         settings_options(field)
+
+
+@pytest.mark.parametrize("command", [serve, check])
+def test_serve_and_check_take_the_same_flags(command: click.Command) -> None:
+    assert {param.name for param in command.params} >= set(COMMON_SETTINGS)
+    assert {"headroom", "max_prefill_tokens", "max_kv_tokens", "adaptive"} <= set(COMMON_SETTINGS)
