@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.admission.drain_estimate import DrainEstimate
 from proxy.admission.ledger import Ledger
-from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
+from proxy.admission.outcome import HOPELESS, Evicted, Reason, RefusalFacts, Rejected
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest, Priority
 from proxy.admission.snapshot import AdmissionSnapshot
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 # The expected wait is a mean: who would just about be served is not sent away for it.
 _DOUBT = 1.25
-# To those refused for these a retry is of no use, so no ticket is spent on them.
-_HOPELESS = frozenset(
-    {Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED, Reason.RETRY_BUDGET_EXHAUSTED}
-)
 
 
 class Gate:
@@ -179,7 +175,7 @@ class Gate:
         self, request: AdmissionRequest, claim: Claim, now: float, time_in_queue_s: float
     ) -> Permit:
         self._drain_estimate.took(claim.seats, now)
-        self._retry_budget.admitted()
+        self._retry_budget.admitted(now)
         self._queue.took(request, claim.seats)
         permit = Permit(request, claim, now, time_in_queue_s, self._give_back, self._prefilled)
         self._observer.admitted(request, permit)
@@ -230,7 +226,8 @@ class Gate:
 
     def _time_out(self, waiter: Waiter) -> None:
         over_cap = self._queue.over_cap(waiter.request)
-        self._evict(waiter, Reason.TENANT_LIMIT if over_cap else Reason.QUEUE_TIMEOUT)
+        reason = Reason.TENANT_LIMIT if over_cap else Reason.QUEUE_TIMEOUT
+        self._evict(waiter, reason, timed_out=True)
         self._grant_waiting()
 
     def _abandon(self, waiter: Waiter) -> None:
@@ -238,10 +235,11 @@ class Gate:
         self._observer.abandoned(waiter.request, self._clock() - waiter.joined_at)
         self._grant_waiting()
 
-    def _evict(self, waiter: Waiter, reason: Reason) -> None:
+    def _evict(self, waiter: Waiter, reason: Reason, *, timed_out: bool = False) -> None:
         self._dequeue(waiter)
         now = self._clock()
-        eviction = Evicted(self._facts(reason, waiter.request, now - waiter.joined_at, now))
+        facts = self._facts(reason, waiter.request, now - waiter.joined_at, now)
+        eviction = Evicted(facts, timed_out=timed_out)
         self._observer.evicted(waiter.request, eviction)
         waiter.set_result(eviction)
 
@@ -265,7 +263,7 @@ class Gate:
             time_in_queue_s=waited_s,
             expected_wait_s=self._expected_wait_s(request, now),
             may_wait_s=max(request.deadline - now, 0.0),
-            may_retry=reason not in _HOPELESS and self._retry_budget.draw(now),
+            may_retry=reason not in HOPELESS and self._retry_budget.draw(now),
             prefill_tokens=prefill_tokens,
             prefill_limit=prefill_limit,
             kv_tokens=kv_tokens,

@@ -20,6 +20,12 @@ class Reason(enum.StrEnum):
     DRAINING = "draining"
 
 
+# To those refused for these a retry is of no use, so no ticket is spent on them.
+HOPELESS = frozenset(
+    {Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED, Reason.RETRY_BUDGET_EXHAUSTED}
+)
+
+
 class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 times a second
     """What was measured at the moment of the refusal: seats and places, times in seconds.
 
@@ -63,4 +69,8 @@ class Rejected(Refused):
 
 
 class Evicted(Refused):
-    """Held a place in the queue and lost it."""
+    """Held a place in the queue and lost it. `timed_out`: because its own time had run out."""
+
+    def __init__(self, facts: RefusalFacts, *, timed_out: bool = False) -> None:
+        super().__init__(facts)
+        self.timed_out = timed_out

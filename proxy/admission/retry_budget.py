@@ -4,8 +4,10 @@
     B <- B0 + (B - B0) exp(-dt/tau)   while B > B0: what calm hours saved is no store for a storm
     B <- B - 1                        for each ticket drawn; none is drawn while B < 1
 
-Admissions are only counted, and added up when somebody asks for a ticket: n of them, taken as
-spread evenly over the time x tau since the last look, are then worth n r (1 - exp(-x)) / x.
+Admissions are only counted, and added up when somebody asks for a ticket, or comes more than a
+second after the last look: n of them, taken as spread evenly over the time x tau since then, are
+worth n r (1 - exp(-x)) / x. Spread over more than a second, a burst after a quiet hour would count
+as if it had come all through that hour.
 
 B begins at B0, so over any time there are at most B0 + r x admissions tickets: the retries that we
 invite never exceed that share of what we serve. Source: the retry budget of Finagle (its deposits
@@ -25,6 +27,7 @@ TIME_CONSTANT_S = 10.0
 
 # The longest Retry-After is 55 s; a ticket that has not come back by then will not.
 _OUTSTANDING_TIME_CONSTANT_S = 55.0
+_LONGEST_SPREAD_S = 1.0
 
 
 class RetryBudget:
@@ -42,8 +45,14 @@ class RetryBudget:
         self._outstanding = 0.0
         self._outstanding_at = 0.0
 
-    def admitted(self) -> None:
+    def another(self) -> RetryBudget:
+        """A new one with the same share."""
+        return RetryBudget(self._share)
+
+    def admitted(self, now: float) -> None:
         """A request was admitted, and pays for a share of a ticket."""
+        if now - self._at > _LONGEST_SPREAD_S:
+            self._settle(now)
         self._admissions += 1
 
     def draw(self, now: float) -> bool:

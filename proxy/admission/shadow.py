@@ -3,6 +3,9 @@
 Each request has a ghost that goes through a real gate, with the real limits, queue and deadlines.
 A ghost holds its seats for as long as its request really ran, but from the moment at which its
 turn comes. So it may still wait, or run, when the request itself has long ended.
+
+Ghosts have retry tickets of their own, or those that would have been refused would use up what the
+few real refusals may draw.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from proxy.admission.gate import Gate
 from proxy.admission.ledger import Ledger
-from proxy.admission.outcome import Rejected
+from proxy.admission.outcome import HOPELESS, Rejected
 from proxy.admission.permit import Permit
 from proxy.admission.request import Priority
 from proxy.admission.snapshot import AdmissionSnapshot
@@ -46,17 +49,21 @@ class ShadowGate:
         self._ledger = Ledger(limits)
         self._clock = clock
         self._observer = observer
+        self._retry_budget = retry_budget
         self._ghosts = Gate(
             limits,
             max_queue_depth,
             clock,
             _GhostObserver(observer),
             queue,
-            retry_budget,
+            retry_budget.another(),
             token_budgets,
         )
 
     def decide(self, request: AdmissionRequest) -> Permit | Rejected:
+        now = self._clock()
+        if request.attempt:
+            self._retry_budget.redeem(now)
         ghost = self._ghosts.decide(request)
         if isinstance(ghost, Rejected):
             if self._ghosts.closed_by is not None:
@@ -66,7 +73,8 @@ class ShadowGate:
             request.seats, request.prompt_tokens, request.kv_tokens
         )
         give_back, prefilled = partial(self._give_back, ghost), partial(self._prefilled, ghost)
-        permit = Permit(request, claim, self._clock(), 0.0, give_back, prefilled)
+        permit = Permit(request, claim, now, 0.0, give_back, prefilled)
+        self._retry_budget.admitted(now)
         self._observer.admitted(request, permit)
         return permit
 
@@ -83,7 +91,8 @@ class ShadowGate:
         return None if rejection is None else self._reject(None, rejection)
 
     def invite_back(self) -> bool:
-        return self._ghosts.invite_back()
+        self._ghosts.invite_back()  # so that who comes back is not taken for uninvited there
+        return self._retry_budget.draw(self._clock())
 
     def drain(self) -> None:
         self._ghosts.drain()
@@ -107,8 +116,12 @@ class ShadowGate:
         )
 
     def _reject(self, request: AdmissionRequest | None, ghost: Rejected) -> Rejected:
-        in_flight = self._ledger.usable_taken
-        rejection = Rejected(ghost.facts._replace(in_flight=in_flight, queue_depth=0))
+        facts = ghost.facts._replace(
+            in_flight=self._ledger.usable_taken,
+            queue_depth=0,
+            may_retry=ghost.reason not in HOPELESS and self._retry_budget.draw(self._clock()),
+        )
+        rejection = Rejected(facts)
         self._observer.rejected(request, rejection)
         return rejection
 

@@ -197,9 +197,9 @@ class Metrics:
 
     def evicted(self, request: AdmissionRequest, eviction: Evicted) -> None:  # noqa: ARG002 - the port
         """Only a wait that ran out is observed as one: a queue that was cleared by a drain or a
-        dead engine says nothing about how long requests wait."""
+        dead engine, or a place given up to another, says nothing about how long requests wait."""
         self._sheds[eviction.reason].count += 1
-        if eviction.reason is Reason.QUEUE_TIMEOUT:
+        if eviction.timed_out:
             self._timed_out.observe(eviction.facts.time_in_queue_s)
 
     def abandoned(self, request: AdmissionRequest, time_in_queue_s: float) -> None:  # noqa: ARG002 - the port

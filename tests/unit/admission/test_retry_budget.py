@@ -21,7 +21,7 @@ def test_there_are_a_few_tickets_at_first() -> None:
 
 def test_without_a_share_there_are_none_at_all() -> None:
     budget = RetryBudget(0.0)
-    budget.admitted()
+    budget.admitted(0.0)
     assert drawn(budget, 0.0) == 0
 
 
@@ -29,7 +29,7 @@ def test_every_fifth_admission_pays_for_a_ticket() -> None:
     budget = RetryBudget(0.2)
     drawn(budget, 0.0)
     for _ in range(51):
-        budget.admitted()
+        budget.admitted(0.0)
     assert drawn(budget, 0.0) == 10
 
 
@@ -37,10 +37,29 @@ def test_what_calm_hours_saved_is_no_store_for_a_storm() -> None:
     budget = RetryBudget(0.2)
     for second in range(3600):
         for _ in range(10):
-            budget.admitted()
+            budget.admitted(float(second))
         if second % 7 == 0:
             budget.redeem(float(second))
     assert drawn(budget, 3600.0) == pytest.approx(FIRST_TICKETS + 2 * 10, abs=2)
+
+
+@pytest.mark.parametrize("quiet_s", [0.0, 3600.0, 1e7])
+def test_a_storm_after_a_long_quiet_time_earns_as_many_as_any_other(quiet_s: float) -> None:
+    budget = RetryBudget(0.2)
+    for tenth in range(20):
+        for _ in range(10):
+            budget.admitted(quiet_s + tenth / 10)
+    assert drawn(budget, quiet_s + 2.0) == pytest.approx(FIRST_TICKETS + 0.2 * 200, abs=5)
+
+
+def test_another_one_has_the_share_and_nothing_else() -> None:
+    budget = RetryBudget(0.5)
+    drawn(budget, 0.0)
+    another = budget.another()
+    assert drawn(another, 0.0) == FIRST_TICKETS
+    for _ in range(10):
+        another.admitted(0.0)
+    assert drawn(another, 0.0) == 5
 
 
 def test_the_first_tickets_do_not_fade() -> None:
@@ -88,7 +107,7 @@ def test_never_more_are_invited_than_the_share_of_those_served_and_the_first_few
         now += pause_s
         if is_admission:
             admissions += 1
-            budget.admitted()
+            budget.admitted(now)
         else:
             invited += budget.draw(now)
         assert invited <= FIRST_TICKETS + share * admissions + 1e-6

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from proxy.admission.outcome import Reason
-from tests.support.admission import UPSTREAM, Desk, turns
+from proxy.admission.request import AdmissionRequest
+from tests.support.admission import UPSTREAM, Desk, Holder, turns
 from tests.support.virtual_time import run
 
 
@@ -142,6 +143,42 @@ def test_draining_refuses_for_real() -> None:
         assert early is not None
         assert early.reason is Reason.DRAINING
         assert desk.observer.of("rejected") == ["c draining", "- draining"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_those_who_would_be_shed_use_up_no_tickets_of_those_who_are_refused() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, max_queue_depth=1, shadow=True)
+        for number in range(100):
+            await desk.arrive(str(number))
+        assert desk.observer.of("would_shed") == ["queue_full"] * 98
+        desk.controller.drain()
+        invited = 0
+        for _ in range(100):
+            refused = desk.controller.reject_early()
+            assert refused is not None
+            invited += refused.facts.may_retry
+        assert invited == 10 + 100 // 5
+        assert not desk.controller.invite_back()
+        await desk.close()
+
+    run(scenario())
+
+
+def test_a_retry_that_was_invited_for_real_would_not_have_been_shed_as_uninvited() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, max_queue_depth=3, shadow=True)
+        for name in "abc":
+            await desk.arrive(name)
+        for is_invited in (False, True):
+            if is_invited:
+                assert desk.controller.invite_back()
+            request = AdmissionRequest(1, desk.loop.time() + 5, attempt=1)
+            desk.holders.append(Holder(desk.controller, request))
+            await turns()
+            assert desk.observer.of("would_shed") == ["retry_budget_exhausted"]
         await desk.close()
 
     run(scenario())

@@ -195,15 +195,19 @@ def test_a_rejection_is_a_shed_and_no_wait() -> None:
     assert gateway.value("sluice_queue_wait_seconds_count", outcome="timeout") == 0
 
 
-def test_a_wait_that_ran_out_is_a_shed_and_a_wait() -> None:
+@pytest.mark.parametrize("reason", [Reason.QUEUE_TIMEOUT, Reason.TENANT_LIMIT])
+def test_a_wait_that_ran_out_is_a_shed_and_a_wait(reason: Reason) -> None:
     gateway = Gateway()
-    gateway.metrics.evicted(REQUEST, Evicted(facts(Reason.QUEUE_TIMEOUT, time_in_queue_s=5.0)))
-    assert gateway.value("sluice_shed_total", reason="queue_timeout") == 1
+    eviction = Evicted(facts(reason, time_in_queue_s=5.0), timed_out=True)
+    gateway.metrics.evicted(REQUEST, eviction)
+    assert gateway.value("sluice_shed_total", reason=reason) == 1
     assert gateway.value("sluice_queue_wait_seconds_sum", outcome="timeout") == 5.0
 
 
-@pytest.mark.parametrize("reason", [Reason.DRAINING, Reason.UPSTREAM_UNAVAILABLE])
-def test_a_queue_that_was_cleared_says_nothing_about_waits(reason: Reason) -> None:
+@pytest.mark.parametrize(
+    "reason", [Reason.DRAINING, Reason.UPSTREAM_UNAVAILABLE, Reason.TENANT_LIMIT]
+)
+def test_a_place_that_was_lost_before_its_time_says_nothing_about_waits(reason: Reason) -> None:
     gateway = Gateway()
     gateway.metrics.evicted(REQUEST, Evicted(facts(reason, time_in_queue_s=2.0)))
     assert gateway.value("sluice_shed_total", reason=reason) == 1
