@@ -166,6 +166,8 @@ class GpuCurve:
     peak: int | None = None
     total: int | None = None
     pattern: Pattern = Pattern.UNKNOWN
+    # In lower case, the shape that memory_curve/shape.py gives the life that tells most.
+    shape: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
