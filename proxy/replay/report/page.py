@@ -41,15 +41,30 @@ class NoPlotlyError(Exception):
 
 def render_report(result: ReplayResult, recording: RecordingView | None = None) -> str:
     """Raises NoPlotlyError."""
+    return render_page(
+        f"Replay of {_title(result)}",
+        _head(result),
+        _tables(result),
+        _repeat(result),
+        figure_of(result, recording),
+    )
+
+
+def render_page(
+    title: str, head: str, tables: str, repeat: str, figure: Mapping[str, object]
+) -> str:
+    """`head`, `tables` and `repeat` are HTML, with what is not ours escaped; `title` is text.
+
+    Raises NoPlotlyError.
+    """
     plotly, boot = _plotly_js(), _own("boot.js")
-    title = f"Replay of {_title(result)}"
     parts = {
         "title": html.escape(title),
         "script hashes": f"{_hash(plotly)} {_hash(boot)}",
-        "head": _head(result),
-        "tables": _tables(result),
-        "repeat": _repeat(result),
-        "figure": _json(figure_of(result, recording)),
+        "head": head,
+        "tables": tables,
+        "repeat": repeat,
+        "figure": _json(figure),
         "plotly": plotly,
         "boot": boot,
     }
@@ -146,12 +161,12 @@ def _tables(result: ReplayResult) -> str:
     load = [(name, _value(value)) for name, value in _flat(result.load, "")]
     return "\n".join(
         (
-            _table(
+            html_table(
                 "Times, of completed requests", columns, map(_times, times, times.values()), "wide"
             ),
-            _table("Answers, of all tries", ("status", "tries"), _counts(result.statuses)),
-            _table("Refused under load", ("reason", "tries"), _counts(result.refusals)),
-            _table("The load", ("what", "value"), load),
+            html_table("Answers, of all tries", ("status", "tries"), _counts(result.statuses)),
+            html_table("Refused under load", ("reason", "tries"), _counts(result.refusals)),
+            html_table("The load", ("what", "value"), load),
         )
     )
 
@@ -179,7 +194,7 @@ def _value(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)[:200]
 
 
-def _table(
+def html_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], style: str = ""
 ) -> str:
     body = "".join(_row("td", row) for row in rows)
