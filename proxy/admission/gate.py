@@ -1,7 +1,8 @@
 """Decides who may run, who waits and who is refused. Every method is one synchronous step.
 
-Nobody is waiting who would fit: whatever frees seats, or moves the head of the queue, grants to
-the head until the head no longer fits. A newcomer is granted only when nobody waits who goes first.
+The head of the queue never waits when it fits: whatever frees seats, or moves the head, grants to
+it until it no longer fits. A newcomer is granted only when nobody waits who goes first. Past a head
+that does not fit others are granted as far as bypass.py allows.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
+from proxy.admission.bypass import Bypass
 from proxy.admission.drain_estimate import DrainEstimate
 from proxy.admission.ledger import Ledger
 from proxy.admission.outcome import HOPELESS, Evicted, Reason, RefusalFacts, Rejected
@@ -196,11 +198,36 @@ class Gate:
     def _grant_waiting(self) -> None:
         while (waiter := self._queue.head()) is not None:
             claim = self._claim(waiter.request)
-            if claim is None:
+            if claim is not None:
+                self._serve(waiter, claim)
+            elif not self._one_passes(waiter):
                 return
-            self._dequeue(waiter)
-            now = self._clock()
-            waiter.set_result(self._grant(waiter.request, claim, now, now - waiter.joined_at))
+
+    def _serve(self, waiter: Waiter, claim: Claim) -> None:
+        self._dequeue(waiter)
+        now = self._clock()
+        waiter.set_result(self._grant(waiter.request, claim, now, now - waiter.joined_at))
+
+    def _one_passes(self, head: Waiter) -> bool:
+        """Grants to the next one behind a head that does not fit, if that one does and may."""
+        if (head.width == 1 and not self._ledger.limits_tokens) or not self._ledger.has_room(1):
+            return False
+        now, request = self._clock(), head.request
+        mean_hold_s = self._drain_estimate.expected_wait_s(1, 1, now)
+        emptying = self._ledger.emptying(request.seats, request.kv_tokens)
+        if head.bypass is None:
+            head.bypass = Bypass(request.deadline, emptying, mean_hold_s, now)
+        following = self._queue.second()
+        if following is None:
+            return False
+        if not head.bypass.allows(following.width, emptying, mean_hold_s, now):
+            return False
+        claim = self._claim(following.request)
+        if claim is None:
+            return False
+        head.bypass.passed(claim.seats)
+        self._serve(following, claim)
+        return True
 
     def _enqueue(self, request: AdmissionRequest, now: float) -> Waiter:
         loop = asyncio.get_running_loop()

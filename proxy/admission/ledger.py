@@ -22,6 +22,13 @@ class Claim(NamedTuple):
     kv_tokens: int = 0
 
 
+class Emptying(NamedTuple):
+    """What has to come free in one upstream for a request: of `taken` seats all but `keep`."""
+
+    taken: int
+    keep: float
+
+
 class _Account:
     __slots__ = ("budgets", "limit", "name", "suspended", "taken")
 
@@ -40,6 +47,13 @@ class _Account:
     def has_tokens(self, prompt_tokens: int, kv_tokens: int) -> bool:
         prefill, kv = self.budgets.prefill, self.budgets.kv
         return prefill.has_room(prefill.charge(prompt_tokens)) and kv.has_room(kv.charge(kv_tokens))
+
+    def emptying(self, width: int, kv_tokens: int) -> Emptying:
+        keep: float = self.limit.seats - width
+        kv = self.budgets.kv
+        if kv.limit is not None and kv.taken > 0:
+            keep = min(keep, (kv.limit - kv.charge(kv_tokens)) * self.taken / kv.taken)
+        return Emptying(self.taken, max(keep, 0.0))
 
     def take(self, seats: int, prompt_tokens: int, kv_tokens: int) -> Claim:
         # Not the width: while the limit is lowered for a time, as in a slow start, a wide request
@@ -108,6 +122,14 @@ class Ledger:
     def has_room(self, seats: int) -> bool:
         """Whether seats are free, whatever the tokens; take() may still find those taken."""
         return self._roomiest(self.width(seats), 0, 0) is not None
+
+    def emptying(self, seats: int, kv_tokens: int) -> Emptying:
+        """What has to come free for such a request, where that is least; tokens of prompts are
+        left out, for they come free long before the seats. No upstream, nothing to empty."""
+        width = self.width(seats)
+        wide_enough = [one for one in self._usable if one.limit.seats >= width]
+        each = [account.emptying(width, kv_tokens) for account in wide_enough]
+        return min(each, key=lambda one: one.taken - one.keep, default=Emptying(0, 0.0))
 
     def give_back(self, claim: Claim) -> None:
         """An upstream may get its own back while it is suspended."""

@@ -74,6 +74,9 @@ class Discipline(Protocol[W]):
         The answer stays the same until add(), remove(), took() or gave_back() is called.
         """
 
+    def second(self) -> W | None:
+        """Who goes first of those who may run besides the head; None when there is nobody."""
+
     def __len__(self) -> int:
         """How many wait, those included that may not run yet."""
 

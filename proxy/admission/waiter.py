@@ -10,6 +10,7 @@ from proxy.admission.permit import Permit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.admission.bypass import Bypass
     from proxy.admission.outcome import Evicted
     from proxy.admission.request import AdmissionRequest
 
@@ -35,6 +36,8 @@ class Waiter(asyncio.Future["Permit | Evicted"]):
         self.width = width
         self.joined_at = joined_at
         self.timer: asyncio.TimerHandle | None = None
+        self.bypass: Bypass | None = None
+        """Once it has been the head and did not fit: who may pass it."""
         self._left = left
 
     def cancel(self, msg: str | None = None) -> bool:

@@ -89,6 +89,20 @@ def test_the_head_stays_in_the_queue_until_it_is_removed(make: Make) -> None:
 
 
 @every_discipline
+def test_behind_the_head_stands_the_next(make: Make) -> None:
+    a, b, c = one_tenants("abc")
+    discipline = filled(make, a, b, c)
+    assert discipline.second() is b
+    assert discipline.head() is a
+    discipline.remove(b)
+    assert discipline.second() is c
+    discipline.remove(a)
+    assert discipline.second() is None
+    discipline.remove(c)
+    assert discipline.second() is None
+
+
+@every_discipline
 def test_alike_are_served_in_the_order_of_their_arrival(make: Make) -> None:
     waiters = one_tenants("abcd")
     assert served(filled(make, *waiters)) == waiters
@@ -243,6 +257,14 @@ class DisciplineMachine(RuleBasedStateMachine):
         self.forget(yielding)
         self.joins(newcomer)
 
+    @precondition(lambda self: self.waiting)
+    @rule()
+    def one_passes_the_head(self) -> None:
+        second = self.discipline.second()
+        if second is not None:
+            self.forget(second)
+            self.runs(second)
+
     @rule(seconds=st.sampled_from([0.1, 3.0, 1000.0]))
     def time_passes(self, seconds: float) -> None:
         head = self.discipline.head()
@@ -262,6 +284,16 @@ class DisciplineMachine(RuleBasedStateMachine):
             assert head is next(one for one in self.waiting if of_one_line(one, head))
         elif self.waiting:
             assert self.is_capped
+
+    @invariant()
+    def who_stands_behind_the_head_is_another_one_and_no_other_of_its_line_goes_first(self) -> None:
+        head, second = self.discipline.head(), self.discipline.second()
+        assert self.discipline.head() is head, "a look has changed who is next"
+        if second is not None:
+            line = [one for one in self.waiting if of_one_line(one, second) and one is not head]
+            assert line[0] is second
+        elif head is not None and not self.is_capped:
+            assert len(self.waiting) == 1
 
     @invariant()
     def nobody_is_granted_seats_above_its_cap(self) -> None:

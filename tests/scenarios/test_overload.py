@@ -276,7 +276,7 @@ def test_a_request_takes_as_many_seats_as_it_has_sequences(
     run(scenario())
 
 
-def test_a_request_wider_than_the_limit_waits_its_turn_and_runs_alone() -> None:
+def test_a_request_wider_than_the_limit_waits_until_it_runs_alone() -> None:
     async def scenario() -> None:
         engine = ScriptedApp(after(1.0))
         async with gateway(engine, max_in_flight=2, max_queue_depth=10) as sluice:
@@ -290,11 +290,11 @@ def test_a_request_wider_than_the_limit_waits_its_turn_and_runs_alone() -> None:
             assert began == {
                 "before 0": 0,
                 "before 1": 0,
-                "wide": 1,
-                "behind 0": 2,
-                "behind 1": 2,
+                "behind 0": 1,  # one may pass, then room is kept
+                "wide": 2,
+                "behind 1": 3,
             }
-            assert sluice.records[2].seats == 500
+            assert max(record.seats for record in sluice.records) == 500
             await sluice.probe_capacity(engine)
 
     run(scenario())

@@ -35,6 +35,11 @@ class Fifo(Generic[W]):
     def head(self) -> W | None:
         return next(iter(self._waiters), None)
 
+    def second(self) -> W | None:
+        waiters = iter(self._waiters)
+        next(waiters, None)
+        return next(waiters, None)
+
     def newest(self) -> W | None:
         """The one that came last."""
         return next(reversed(self._waiters), None)

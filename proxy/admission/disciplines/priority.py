@@ -49,6 +49,14 @@ class _Band(Generic[W]):
         line = self.fairness.next()
         return None if line is None else line.queue.head()
 
+    def second(self) -> W | None:
+        """Of another tenant rather than the one whose head it is: that one is being served."""
+        other = self.fairness.runner_up()
+        if other is not None:
+            return other.queue.head()
+        line = self.fairness.next()
+        return None if line is None else line.queue.second()
+
 
 class PriorityDiscipline(Generic[W]):
     """See the top of the file.
@@ -133,12 +141,25 @@ class PriorityDiscipline(Generic[W]):
     def head(self) -> W | None:
         if not self._waiting:
             return None
-        for band in self._below[Priority.HIGH]:
-            if band.passed_over >= self._due_after and band.fairness.competing:
-                return band.head()
+        band = self._next_band()
+        return None if band is None else band.head()
+
+    def second(self) -> W | None:
+        first = self._next_band()
         for band in self._bands:
             if band.fairness.competing:
-                return band.head()
+                waiter = band.second() if band is first else band.head()
+                if waiter is not None and not self.over_cap(waiter.request):
+                    return waiter
+        return None
+
+    def _next_band(self) -> _Band[W] | None:
+        for band in self._below[Priority.HIGH]:
+            if band.passed_over >= self._due_after and band.fairness.competing:
+                return band
+        for band in self._bands:
+            if band.fairness.competing:
+                return band
         return None
 
     def __len__(self) -> int:

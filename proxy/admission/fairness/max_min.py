@@ -158,6 +158,22 @@ class MaxMin(Generic[Q]):
             self.chosen = turns[0][2]
         return self.chosen
 
+    def runner_up(self) -> Contender[Q] | None:
+        """Who would be next if the one whose turn it is did not compete."""
+        chosen = self.next()
+        if self.competing < 2:
+            return None
+        turns = self._turns
+        passed_over = None
+        while turns[0][1] != turns[0][2].turn or turns[0][2] is chosen:
+            entry = heappop(turns)
+            if entry[1] == entry[2].turn:
+                passed_over = entry
+        found = turns[0][2]
+        if passed_over is not None:
+            heappush(turns, passed_over)
+        return found
+
     def choose_again(self, contender: Contender[Q]) -> None:
         """If it was this one's turn, that is over."""
         if self.chosen is contender:

@@ -239,6 +239,24 @@ class TestLeavingTheQueue:
 
         run(scenario())
 
+    def test_a_wait_that_ran_out_is_told_from_a_place_that_was_lost(self) -> None:
+        async def scenario() -> None:
+            queue = PriorityDiscipline[Waiter](asyncio.get_running_loop().time, None, 1)
+            use = GateInUse(queue=queue, e=2)
+            use.ask("a")
+            use.ask("a", wait_s=1.0)
+            await asyncio.sleep(1)
+            at_cap = use.refusal("a")
+            use.ask("a")
+            use.gate.drain()
+            drained = use.refusal("a")
+            assert [at_cap.reason, drained.reason] == [Reason.TENANT_LIMIT, Reason.DRAINING]
+            assert isinstance(at_cap, Evicted)
+            assert isinstance(drained, Evicted)
+            assert (at_cap.timed_out, drained.timed_out) == (True, False)
+
+        run(scenario())
+
     def test_each_waits_for_its_own_deadline(self) -> None:
         async def scenario() -> None:
             use = GateInUse(e=1)
@@ -653,6 +671,70 @@ class TestDeadlines:
             use = GateInUse(e=1)
             use.ask("a")
             assert isinstance(use.ask("b", wait_s=0.001), Waiter)
+
+        run(scenario())
+
+
+class TestPassing:
+    """The head takes all four seats. Seats are known to be held for a second."""
+
+    async def crowd(self, wait_s: float, budgets: TokenBudgets | None = None) -> GateInUse:
+        use = GateInUse(max_queue_depth=20, e=4, budgets=budgets)
+        tokens = {"kv_tokens": 100} if budgets else {}
+        for name in "abcd":
+            use.ask(name, **tokens)
+        await asyncio.sleep(1)
+        for name in "abcd":
+            use.permit(name).complete()
+            use.ask(name, **tokens)
+        if budgets:
+            use.ask("giant", kv_tokens=9999, wait_s=wait_s)
+        else:
+            use.ask("giant", seats=4, wait_s=wait_s)
+        for number in range(10):
+            use.ask(f"small {number}", wait_s=99, **tokens)
+        return use
+
+    def test_small_ones_pass_for_as_long_as_there_is_time_and_then_room_is_kept(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=30.0)
+            for name in ("a", "b", "small 0"):
+                use.permit(name).complete()
+            assert use.waiting("giant", *(f"small {number}" for number in range(3, 10)))
+            for name in ("c", "d", "small 1", "small 2"):
+                use.permit(name).complete()
+            assert use.permit("giant").seats == 4
+
+        run(scenario())
+
+    def test_nobody_passes_where_the_time_is_short(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=3.0)
+            use.permit("a").complete()
+            assert use.waiting("giant", *(f"small {number}" for number in range(10)))
+
+        run(scenario())
+
+    def test_a_head_that_cannot_be_served_in_time_is_passed_and_told_at_its_deadline(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=0.5)
+            for name in ("a", "b", "c", "d", "small 0", "small 1"):
+                use.permit(name).complete()
+            assert use.waiting("giant", *(f"small {number}" for number in range(6, 10)))
+            await asyncio.sleep(0.5)
+            assert use.refusal("giant").reason is Reason.QUEUE_TIMEOUT
+
+        run(scenario())
+
+    def test_tokens_are_kept_free_as_seats_are(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=30.0, budgets=TokenBudgets(kv_limit=400))
+            for name in ("a", "b", "c"):
+                use.permit(name).complete()
+            assert use.waiting("giant", *(f"small {number}" for number in range(3, 10)))
+            for name in ("d", "small 0", "small 1", "small 2"):
+                use.permit(name).complete()
+            assert use.permit("giant").claim.kv_tokens == 400
 
         run(scenario())
 

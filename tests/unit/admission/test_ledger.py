@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.admission.ledger import Claim, Ledger
+from proxy.admission.ledger import Claim, Emptying, Ledger
 from proxy.admission.token_budget import TokenBudgets
 from tests.support.admission import MovableLimit
 
@@ -181,3 +181,30 @@ def test_a_wide_request_counts_for_what_it_is_while_the_limit_is_low_for_a_time(
     limit.seats = 10
     assert ledger.take(3) is None
     assert ledger.take(2) == Claim("a", 2)
+
+
+def test_what_must_come_free_for_a_wide_request_are_seats() -> None:
+    ledger = ledger_of(a=10)
+    ledger.take(8)
+    assert ledger.emptying(4, kv_tokens=0) == Emptying(8, 6)
+    assert ledger.emptying(99, kv_tokens=0) == Emptying(8, 0)
+
+
+def test_what_must_come_free_for_many_tokens_are_the_seats_that_hold_them() -> None:
+    ledger = Ledger({"a": MovableLimit(10)}, {"a": TokenBudgets(kv_limit=1000)})
+    for _ in range(8):
+        ledger.take(1, kv_tokens=100)
+    assert ledger.emptying(1, kv_tokens=600) == Emptying(8, 4)
+    assert ledger.emptying(1, kv_tokens=9999) == Emptying(8, 0)
+
+
+def test_what_must_come_free_is_least_where_most_is_free_and_nothing_without_an_upstream() -> None:
+    ledger = ledger_of(a=10, small=2, b=10)
+    for _ in range(6):
+        ledger.take(3)
+    assert taken(ledger) == {"a": 9, "small": 0, "b": 9}
+    ledger.give_back(Claim("b", 3))
+    assert ledger.emptying(8, kv_tokens=0) == Emptying(6, 2)
+    for name in ("a", "small", "b"):
+        ledger.suspend(name)
+    assert ledger.emptying(8, kv_tokens=0) == Emptying(0, 0)

@@ -55,3 +55,14 @@ def test_nobody_makes_room_and_nobody_has_a_cap() -> None:
     fifo.took(newcomer, 1000)
     assert not fifo.over_cap(newcomer)
     fifo.gave_back(newcomer, 1000)
+
+
+def test_the_second_is_who_came_after_the_first() -> None:
+    fifo = Fifo[QueuedStub]()
+    assert fifo.second() is None
+    waiters = [QueuedStub(name) for name in "abc"]
+    for waiter in waiters:
+        fifo.add(waiter)
+    assert fifo.second() is waiters[1]
+    fifo.remove(waiters[0])
+    assert fifo.second() is waiters[2]

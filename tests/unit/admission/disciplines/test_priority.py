@@ -445,3 +445,29 @@ def test_a_cap_is_at_least_one_seat() -> None:
 def test_a_trickle_is_a_share(share: float) -> None:
     with pytest.raises(ValueError, match="trickle"):
         Queue(trickle_share=share)
+
+
+def test_behind_the_head_other_tenants_go_before_its_own() -> None:
+    queue = Queue()
+    queue.join("a", width=4)
+    own, other = queue.join("a"), queue.join("b")
+    assert queue.discipline.second() is other
+    queue.discipline.remove(other)
+    assert queue.discipline.second() is own
+
+
+def test_behind_the_head_a_higher_priority_goes_first_and_a_lower_one_at_last() -> None:
+    queue = Queue()
+    head, low, normal = queue.join("a", HIGH), queue.join("b", LOW), queue.join("c")
+    assert queue.discipline.head() is head
+    assert queue.discipline.second() is normal
+    queue.discipline.remove(normal)
+    assert queue.discipline.second() is low
+
+
+def test_behind_the_head_nobody_goes_past_the_cap_of_its_tenant() -> None:
+    queue = Queue(cap=3)
+    queue.run("a")
+    queue.join("a", width=2)
+    queue.join("a", width=3)
+    assert queue.discipline.second() is None

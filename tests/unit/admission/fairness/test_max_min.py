@@ -217,3 +217,18 @@ def test_one_may_be_passed_over_and_is_still_there_afterwards() -> None:
     stand.leave("b")
     assert stand.longest(but_for="a") is None
     assert stand.longest() == "a"
+
+
+def test_the_runner_up_is_next_when_the_chosen_one_does_not_compete() -> None:
+    stand = Stand(a=1.0, b=1.0, c=1.0)
+    for name, seats in (("a", 3), ("b", 1), ("c", 2)):
+        stand.change(name, seats)
+    assert stand.fairness.next() is stand.contenders["b"]
+    assert stand.fairness.runner_up() is stand.contenders["c"]
+    stand.change("b", 5)  # it stays chosen, though it ranks last now
+    assert stand.fairness.runner_up() is stand.contenders["c"]
+    stand.leave("c")
+    assert stand.fairness.runner_up() is stand.contenders["a"]
+    stand.leave("a")
+    assert stand.fairness.runner_up() is None
+    assert stand.fairness.next() is stand.contenders["b"]
