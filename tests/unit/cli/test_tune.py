@@ -1,0 +1,157 @@
+"""`sluice tune`: a curve and a recommendation, from gateways and replays that are stand-ins."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from proxy.cli import tune as module
+from tests.support.replay_records import completed, refused, result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from proxy.replay.result import ReplayResult
+
+    Replay = Callable[[int], ReplayResult]
+    RunTune = Callable[..., Result]
+
+ENGINE = "http://engine:8000"
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+
+def knee_at_16(limit: int) -> ReplayResult:
+    good = min(limit, 16, max(0, 80 - limit))
+    return result_of(*[completed(0.0)] * good, *[refused(0.0)] * (80 - good), slo_ttft_s=1.0)
+
+
+@pytest.fixture
+def run_tune(monkeypatch: pytest.MonkeyPatch) -> RunTune:
+    def run(replay: Replay, *arguments: str) -> Result:
+        @contextmanager
+        def gateway(url: str, limit: int) -> Iterator[str]:
+            assert url == ENGINE
+            yield str(limit)
+
+        def played(url: str, options: Sequence[str]) -> ReplayResult:
+            assert list(options) == ["--rate", "10"]
+            return replay(int(url))
+
+        monkeypatch.setattr(module, "gateway_with", gateway)
+        monkeypatch.setattr(module, "replay_once", played)
+        command = [ENGINE, *arguments, "--", "--rate", "10"]
+        return CliRunner(env={"COLUMNS": "160"}).invoke(module.tune, command)
+
+    return run
+
+
+def test_the_knee_is_recommended(run_tune: RunTune) -> None:
+    result = run_tune(knee_at_16, "--between", "2", "64", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert 15 <= told["recommended"] <= 18
+    assert [point["limit"] for point in told["limits"]] == sorted(
+        {point["limit"] for point in told["limits"]}
+    )
+
+
+def test_a_table_shows_the_curve(run_tune: RunTune) -> None:
+    result = run_tune(knee_at_16, "--between", "2", "64")
+    assert "Recommended: SLUICE_MAX_IN_FLIGHT=1" in result.stdout
+    assert "█" * 24 in result.stdout
+    assert "at most 18 replays" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("replay", "said"),
+    [
+        (lambda limit: knee_at_16(min(limit, 16)), "16 is the largest limit that was allowed"),
+        (lambda _limit: knee_at_16(16), "4 is the smallest limit that was allowed"),
+        (lambda _limit: result_of(completed(0.0)), "There was no objective"),
+        (lambda _limit: knee_at_16(16), "As good within noise: "),
+    ],
+)
+def test_what_is_to_be_doubted_is_said(run_tune: RunTune, replay: Replay, said: str) -> None:
+    assert said in run_tune(replay, "--between", "4", "16").stdout
+
+
+def test_nothing_good_is_an_exit_code(run_tune: RunTune) -> None:
+    result = run_tune(lambda _limit: result_of(refused(0.0)), "--between", "4", "16")
+    assert result.exit_code == 3
+    assert "No answer was good at any limit" in result.stdout
+
+
+def test_who_breaks_it_off_gets_the_curve_so_far(run_tune: RunTune) -> None:
+    played: list[int] = []
+
+    def interrupted(limit: int) -> ReplayResult:
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        played.append(limit)
+        return knee_at_16(limit)
+
+    result = run_tune(interrupted, "--between", "2", "64", "--json")
+    assert result.exit_code == 130
+    assert len(json.loads(result.stdout)["limits"]) == 3
+
+
+def test_the_curve_is_written_as_a_page(run_tune: RunTune, tmp_path: Path) -> None:
+    page = tmp_path / "curve.html"
+    run_tune(knee_at_16, "--between", "2", "64", "--html", str(page))
+    assert "Recommended: SLUICE_MAX_IN_FLIGHT" in page.read_text()
+
+
+def test_the_size_of_the_engine_gives_the_range(
+    run_tune: RunTune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_MAX_NUM_SEQS", "64")
+    told = json.loads(run_tune(knee_at_16, "--json").stdout)
+    limits = [point["limit"] for point in told["limits"]]
+    assert (limits[0], limits[-1]) == (4, 63)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say which limits to try with --between LOW HIGH"),
+        (("--between", "9", "3"), "9 is above 3"),
+        (("--between", "0", "3"), "0 is not in the range"),
+    ],
+)
+def test_a_range_that_makes_no_sense_is_refused_before_anything_starts(
+    run_tune: RunTune, arguments: Sequence[str], said: str
+) -> None:
+    result = run_tune(knee_at_16, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--duration", "60s"], "18 replays one after the other: 19 min"),
+        (["--duration=10s"], "other: 4 min"),
+        (["--duration", "x"], "how long they take is known after the first"),
+        (["--duration"], "how long they take is known after the first"),
+    ],
+)
+def test_the_time_it_takes_is_said_beforehand(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
+    def nothing(_url: str, _options: Sequence[str]) -> ReplayResult:
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def gateway(url: str, _limit: int) -> Iterator[str]:
+        yield url
+
+    monkeypatch.setattr(module, "replay_once", nothing)
+    monkeypatch.setattr(module, "gateway_with", gateway)
+    command = [ENGINE, "--between", "2", "64", "--", *options]
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(module.tune, command)
+    assert said in result.stderr
