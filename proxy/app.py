@@ -15,9 +15,10 @@ from proxy.admission.retry_budget import RetryBudget
 from proxy.admission.waiter import Waiter
 from proxy.edge.api_keys import ApiKeys
 from proxy.edge.client_watch import LateListeners
+from proxy.edge.doorman import Doorman
 from proxy.edge.drain import Drain
 from proxy.edge.engine import Engine
-from proxy.edge.gateway import Gateway, GatewayOptions
+from proxy.edge.gateway import Gateway
 from proxy.edge.health import engine_trouble, health_router
 from proxy.edge.intake import Intake
 from proxy.edge.local_apps import admin_app, public_app
@@ -139,22 +140,25 @@ def build(
         draining=lambda: drain.begun,
         shed=metrics.shed,
     )
+    records = Records(metrics, routes.names(), sinks, time.time)
     public = Gateway(
-        options=GatewayOptions(
-            queue_timeout_s=settings.queue_timeout,
-            max_seats_per_request=settings.max_seats_per_request,
-        ),
         local_app=public_app(health),
-        routes=routes,
-        keys=ApiKeys({who: key.get_secret_value() for who, key in settings.client_keys.items()}),
-        header_reader=HeaderReader(settings.priority_header, settings.tenant_header or ""),
+        doorman=Doorman(
+            header_reader=HeaderReader(settings.priority_header, settings.tenant_header or ""),
+            keys=_keys(settings),
+            routes=routes,
+            controller=controller,
+            records=records,
+            queue_timeout_s=settings.queue_timeout,
+        ),
         intake=_intake(settings),
         token_meter=control.meter,
+        max_seats_per_request=settings.max_seats_per_request,
         controller=controller,
         engines=engines,
         drain=drain,
         responder=responder,
-        records=Records(metrics, routes.names(), sinks, time.time),
+        records=records,
         loop=loop,
         late_listeners=LateListeners(loop),
         clock=clock,
@@ -180,6 +184,10 @@ def _http_client(settings: Settings, address: UpstreamAddress) -> Upstream:
     if settings.upstream_client == "httpx":
         return HttpxUpstream(address, timeouts)
     return ConnectionPool(address, timeouts)
+
+
+def _keys(settings: Settings) -> ApiKeys:
+    return ApiKeys({name: key.get_secret_value() for name, key in settings.client_keys.items()})
 
 
 def _intake(settings: Settings) -> Intake:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from proxy.edge.entrance import WholeAnswer
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.openai_api.errors import error_body
 
@@ -49,11 +50,24 @@ class Refusal(Exception):
         self.answer = answer
 
 
+def whole_answer(answer: OwnAnswer, extra_headers: RawHeaders) -> WholeAnswer:
+    """All that is sent."""
+    body = error_body(answer.message, answer.type, answer.code)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-sluice-reason", answer.code.encode("ascii")),
+        *answer.headers,
+        *extra_headers,
+    ]
+    return WholeAnswer(answer.status, headers, body)
+
+
 async def send_answer(send: Send, answer: OwnAnswer, extra_headers: RawHeaders) -> None:
     """Sends head and body, complete."""
-    body = error_body(answer.message, answer.type, answer.code)
-    await send(_head(answer, len(body), extra_headers))
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    whole = whole_answer(answer, extra_headers)
+    await send(_start(whole))
+    await send({"type": "http.response.body", "body": whole.body, "more_body": False})
 
 
 async def send_answer_and_linger(
@@ -63,9 +77,9 @@ async def send_answer_and_linger(
 
     The caller bounds the time. A client that never stops uploading is cut off after 1 MiB more.
     """
-    body = error_body(answer.message, answer.type, answer.code)
-    await send(_head(answer, len(body), extra_headers))
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+    whole = whole_answer(answer, extra_headers)
+    await send(_start(whole))
+    await send({"type": "http.response.body", "body": whole.body, "more_body": True})
     drained = 0
     while drained < _LINGER_BYTES:
         message = await receive()
@@ -77,17 +91,10 @@ async def send_answer_and_linger(
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _head(answer: OwnAnswer, length: int, extra_headers: RawHeaders) -> dict[str, object]:
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % length),
-        (b"x-sluice-reason", answer.code.encode("ascii")),
-        *answer.headers,
-        *extra_headers,
-    ]
+def _start(whole: WholeAnswer) -> dict[str, object]:
     return {
         "type": "http.response.start",
-        "status": answer.status,
-        "headers": headers,
+        "status": whole.status,
+        "headers": whole.headers,
         BODY_FOLLOWS: True,
     }

@@ -17,7 +17,7 @@ replaced. What is added:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import unquote
 
 import httptools
@@ -28,6 +28,7 @@ from proxy.edge.client_connection import (
     ClientConnection,
     ConnectionRefusal,
 )
+from proxy.edge.entrance import WholeAnswer, enter_of
 from proxy.edge.request_headers import new_request_id
 from proxy.edge.response_cycle import ResponseCycle
 from proxy.edge.upgrade_body import announces_body, body_parser
@@ -74,6 +75,7 @@ class SluiceProtocol(HttpToolsProtocol):
     refusal: ConnectionRefusal | None = None
     running: ResponseCycle
     _has_begun = False
+    _due = False
     _is_deaf = False
     _in_head = False
     _head_bytes = 0
@@ -87,6 +89,7 @@ class SluiceProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
         self._extensions = {CONNECTION_EXTENSION: ClientConnection(self)}
+        self._enter = enter_of(self.app)
         self.reading_since = self.loop.time()
         self._in_head = True
 
@@ -102,6 +105,9 @@ class SluiceProtocol(HttpToolsProtocol):
             return
         self._measures_heads = self._head_bytes + len(data) > MAX_HEAD_BYTES
         self._parse(data)
+        if self._due:
+            self._due = False
+            self._begin(self.running, self.app)
         if self.pipeline:
             self._read_on_behind_running()
         if self._in_head and not self.transport.is_closing():
@@ -126,8 +132,6 @@ class SluiceProtocol(HttpToolsProtocol):
     def _decline_upgrade(self, rest: bytes) -> None:
         """We follow none: the request is served as if it had not asked, and ends the connection,
         because the parser cannot go on after it."""
-        if self.cycle is not None:
-            self.cycle.keep_alive = False
         if self._body_after_upgrade:
             self._body_after_upgrade = False
             self.parser = body_parser(self.headers, self)
@@ -154,13 +158,15 @@ class SluiceProtocol(HttpToolsProtocol):
         self.scope["method"] = parser.get_method().decode("ascii")
         self.scope["http_version"] = http_version
         self._check_version_and_host(http_version)
-        self._body_after_upgrade = parser.should_upgrade() and announces_body(self.headers)
+        upgrade = parser.should_upgrade()
+        self._body_after_upgrade = upgrade and announces_body(self.headers)
         self._set_target(self.url)
         previous = self.cycle
-        keep_alive = http_version != "1.0" and parser.should_keep_alive()
+        keep_alive = http_version != "1.0" and not upgrade and parser.should_keep_alive()
         self.cycle = ResponseCycle(self, keep_alive)
         if previous is None or previous.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
+            self.running = self.cycle
+            self._due = True  # once all that came with it is parsed: it may be no request at all
         else:
             self._queue_pipelined(self.cycle)
 
@@ -218,10 +224,26 @@ class SluiceProtocol(HttpToolsProtocol):
         self.cycle = self.running
         self.running.keep_alive = False
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self.running = cycle  # type: ignore[assignment]  # on_headers_complete makes no other
+    def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self.running = running = cast("ResponseCycle", cycle)  # no other is made here
         self._has_begun = True
-        super()._start_asgi_task(cycle, app)
+        if self._enter is not None and self._may_be_answered_at_once(running):
+            entered = self._enter(running.scope, running.receive, running.send)
+            if isinstance(entered, WholeAnswer):
+                running.answer_at_once(entered)
+                return
+            app = entered
+        self._start_asgi_task(running, app)
+
+    def _may_be_answered_at_once(self, cycle: ResponseCycle) -> bool:
+        """Not if the connection would end before the body is here, nor while the client does not
+        read what it is answered."""
+        return (
+            (cycle.keep_alive or not cycle.more_body)
+            and not cycle.waiting_for_100_continue
+            and not self.flow.write_paused
+            and not self.transport.is_closing()
+        )
 
     def on_message_complete(self) -> None:
         if self._body_after_upgrade:
@@ -236,7 +258,7 @@ class SluiceProtocol(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            self._begin(*self.pipeline.pop())
         else:
             self._idle_since = self.loop.time()
 

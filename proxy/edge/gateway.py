@@ -17,8 +17,7 @@ from proxy.edge.answers import CLOSE, Refusal, server_timing
 from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import ClientWatch
 from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
-from proxy.edge.request_headers import BadHeaderError
-from proxy.edge.routes import Access, MethodNotAllowed, Route
+from proxy.edge.routes import Access
 from proxy.edge.visit import Visit
 from proxy.openai_api.measure import LARGE_BODY_BYTES, UnreadableBodyError, measure
 from proxy.telemetry.request_outcome import RequestOutcome
@@ -33,15 +32,14 @@ if TYPE_CHECKING:
 
     from proxy.admission.controller import AdmissionController
     from proxy.admission.permit import Permit
-    from proxy.edge.api_keys import ApiKeys
     from proxy.edge.client_watch import LateListeners
+    from proxy.edge.doorman import Doorman
     from proxy.edge.drain import Drain
     from proxy.edge.engine import Engine
+    from proxy.edge.entrance import WholeAnswer
     from proxy.edge.intake import Intake
     from proxy.edge.records import Records
-    from proxy.edge.request_headers import HeaderReader, RequestHeaders
     from proxy.edge.responder import Responder
-    from proxy.edge.routes import RouteTable
     from proxy.edge.token_meter import TokenMeter
     from proxy.upstream.port import RawHeaders, UpstreamResponse
 
@@ -51,25 +49,15 @@ LOCAL_PATHS = frozenset({b"/healthz", b"/readyz"})
 _ENGINE_FAILED = frozenset({RequestOutcome.UPSTREAM_ERROR, RequestOutcome.UPSTREAM_OVERLOADED})
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayOptions:
-    """The settings that the request path itself reads. Times in seconds."""
-
-    queue_timeout_s: float
-    max_seats_per_request: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     """Decides for every request on the public listener: refuse, serve locally, or forward."""
 
-    options: GatewayOptions
     local_app: ASGIApp
-    routes: RouteTable
-    keys: ApiKeys
-    header_reader: HeaderReader
+    doorman: Doorman
     intake: Intake
     token_meter: TokenMeter | None
+    max_seats_per_request: int | None
     controller: AdmissionController
     engines: Mapping[str, Engine]
     drain: Drain
@@ -86,37 +74,58 @@ class Gateway:
         elif scope["raw_path"] in LOCAL_PATHS:
             await self.local_app(scope, receive, send)
         else:
-            await self._handle(Visit(scope, receive, send, self.clock))
+            visit = Visit(scope, receive, send, self.clock)
+            await self._handle(visit, self._objection(visit))
 
-    async def _handle(self, visit: Visit) -> None:
+    def enter(self, scope: Scope, receive: Receive, send: Send) -> WholeAnswer | ASGIApp:
+        """As a call, but what can be answered at once is (see proxy.edge.entrance)."""
+        if scope["raw_path"] in LOCAL_PATHS:
+            return self
+        visit = Visit(scope, receive, send, self.clock)
+        objection = self._objection(visit)
+        if objection is not None:
+            answer = self.responder.answer_at_once(visit, objection)
+            if answer is not None:
+                self.records.finished(visit, self.clock())
+                return answer
+        return lambda *_: self._handle(visit, objection)
+
+    def _objection(self, visit: Visit) -> Exception | None:
         try:
-            try:
-                await self._serve(visit)
-            except asyncio.CancelledError:  # by the server, whatever had been sent by then
-                visit.outcome = RequestOutcome.ABANDONED
-                raise
-            except Exception as error:  # noqa: BLE001  # the responder answers for every one of them
+            return self.doorman.objection(visit)
+        except Exception as error:  # noqa: BLE001  # the responder answers for every one of them
+            return error
+
+    async def _handle(self, visit: Visit, objection: Exception | None) -> None:
+        try:
+            error = await self._serve(visit) if objection is None else objection
+            if error is not None:
                 await self.responder.respond(visit, error)
                 _untie(error)
         finally:
             self.records.finished(visit, self.clock())
 
-    # From the head to the engine ---------------------------------------------------------------
+    async def _serve(self, visit: Visit) -> Exception | None:
+        """What ended the request's way too early, to be answered for; None if nothing did."""
+        try:
+            await self._forward(visit)
+        except asyncio.CancelledError:  # by the server, whatever had been sent by then
+            visit.outcome = RequestOutcome.ABANDONED
+            raise
+        except Exception as error:  # noqa: BLE001  # the responder answers for every one of them
+            return error
+        return None
 
-    async def _serve(self, visit: Visit) -> None:
-        self._read_headers(visit)
-        self._authenticate(visit)
-        route = visit.route = self._find_route(visit)
-        if route.access is Access.GATED:
-            self.records.arrived(visit)
-            self._shed_early(visit)
+    # From the body to the engine ---------------------------------------------------------------
+
+    async def _forward(self, visit: Visit) -> None:
         async with ClientWatch(visit.receive, self.late_listeners) as watch:
             self.drain.enter(watch)
             try:
                 body = await self._read_body(visit)
                 watch.body_received()
-                if route.access is Access.GATED:
-                    request = await self._admission_request(visit, route, body)
+                if visit.route.access is Access.GATED:
+                    request = await self._admission_request(visit, body)
                     visit.asked_at = self.clock()
                     async with self.controller.admit(request) as permit:
                         await self._use(permit, visit, watch, body)
@@ -124,43 +133,6 @@ class Gateway:
                     await self._exchange(visit, watch, next(iter(self.engines)), body)
             finally:
                 self.drain.leave(watch)
-
-    def _read_headers(self, visit: Visit) -> None:
-        try:
-            visit.headers = self.header_reader.read(visit.scope["headers"])
-        except BadHeaderError as error:
-            visit.headers = error.headers
-            self._authenticate(visit)  # whoever may not ask hears that, and nothing else
-            raise Refusal(error_table.bad_request(str(error))) from None
-
-    def _authenticate(self, visit: Visit) -> None:
-        if not self.keys.required:
-            return
-        holder = self.keys.holder(visit.scope["headers"])
-        if holder is None:
-            raise Refusal(error_table.INVALID_API_KEY)
-        visit.authenticated = True
-        visit.headers.tenant = visit.headers.tenant or holder
-
-    def _find_route(self, visit: Visit) -> Route:
-        method, raw_path = visit.scope["method"], visit.scope["raw_path"]
-        match = self.routes.match(method, raw_path)
-        if isinstance(match, MethodNotAllowed) and visit.headers.asks_preflight:
-            match = self.routes.preflight(method) or match
-        if isinstance(match, Route):
-            return match
-        if isinstance(match, MethodNotAllowed):
-            raise Refusal(error_table.method_not_allowed(method, match.allowed))
-        raise Refusal(error_table.UNKNOWN_PATH)
-
-    def _shed_early(self, visit: Visit) -> None:
-        """Refuses before the body is read, so that a burst costs neither memory nor time."""
-        headers = visit.headers
-        rejection = self.controller.reject_early(
-            self._longest_wait_s(headers), headers.attempt, headers.tenant, headers.priority
-        )
-        if rejection is not None:
-            raise rejection
 
     async def _read_body(self, visit: Visit) -> bytes | bytearray:
         try:
@@ -183,10 +155,8 @@ class Gateway:
         visit.request_bytes = len(body)
         return body
 
-    async def _admission_request(
-        self, visit: Visit, route: Route, body: bytes | bytearray
-    ) -> AdmissionRequest:
-        facts = (route.shape, visit.headers.content_type, body)
+    async def _admission_request(self, visit: Visit, body: bytes | bytearray) -> AdmissionRequest:
+        facts = (visit.route.shape, visit.headers.content_type, body)
         try:
             if len(body) > LARGE_BODY_BYTES:
                 measured = await self.loop.run_in_executor(None, measure, *facts)
@@ -196,7 +166,7 @@ class Gateway:
             raise Refusal(error_table.bad_request(str(error))) from None
         if measured.background:
             raise Refusal(error_table.BACKGROUND)
-        most = self.options.max_seats_per_request
+        most = self.max_seats_per_request
         if most is not None and measured.seats > most:
             raise Refusal(error_table.too_many_sequences(measured.seats, most))
         visit.measured = measured
@@ -209,21 +179,13 @@ class Gateway:
             prompt_tokens, kv_tokens = self.token_meter.tokens(measured)
         return AdmissionRequest(
             seats=measured.seats,
-            deadline=self.loop.time() + self._longest_wait_s(visit.headers),
+            deadline=self.loop.time() + self.doorman.longest_wait_s(visit.headers),
             prompt_tokens=prompt_tokens,
             kv_tokens=kv_tokens,
             tenant=visit.headers.tenant,
             priority=visit.headers.priority,
             attempt=visit.headers.attempt,
         )
-
-    def _longest_wait_s(self, headers: RequestHeaders) -> float:
-        longest = self.options.queue_timeout_s
-        if headers.queue_timeout_s is not None:
-            longest = min(longest, headers.queue_timeout_s)
-        if headers.client_timeout_s is not None:
-            longest = min(longest, headers.client_timeout_s)
-        return longest
 
     # From the permit to the last byte ----------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.edge.routes import UNKNOWN_ROUTE
 from proxy.telemetry.request_record import RequestRecord
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Records:
 
     def arrived(self, visit: Visit) -> None:
         """A gated request is here; counted before anything is decided about it."""
-        self._routes[_route_name(visit)].arrived(visit.headers.attempt > 0)
+        self._routes[visit.route.name].arrived(visit.headers.attempt > 0)
 
     def shed(self, reason: Reason) -> None:
         """A refusal under load that the admission controller did not make."""
@@ -49,7 +48,7 @@ class Records:
         duration_s = now - visit.arrived_at
         first_byte_at = visit.relay.first_byte_at
         ttfb_s = None if first_byte_at is None else first_byte_at - visit.arrived_at
-        self._routes[_route_name(visit)].finished(visit.outcome, duration_s, ttfb_s)
+        self._routes[visit.route.name].finished(visit.outcome, duration_s, ttfb_s)
         if self._sinks:
             record = self._record(visit, duration_s, ttfb_s)
             for sink in self._sinks:
@@ -61,7 +60,7 @@ class Records:
             arrived_at_s=visit.arrived_at,
             request_id=visit.headers.request_id.decode("ascii"),
             method=visit.scope["method"],
-            route=_route_name(visit),
+            route=visit.route.name,
             outcome=visit.outcome,
             status=visit.status,
             duration_s=duration_s,
@@ -82,7 +81,3 @@ def _queue_wait_s(visit: Visit, duration_s: float) -> float | None:
     if visit.time_in_queue_s is None and visit.asked_at is not None:
         return visit.arrived_at + duration_s - visit.asked_at
     return visit.time_in_queue_s
-
-
-def _route_name(visit: Visit) -> str:
-    return UNKNOWN_ROUTE if visit.route is None else visit.route.name

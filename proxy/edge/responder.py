@@ -16,6 +16,7 @@ from proxy.edge.answers import (
     send_answer,
     send_answer_and_linger,
     server_timing,
+    whole_answer,
 )
 from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.edge.intake import IntakeFullError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.admission.retry_after import RetryAfter
+    from proxy.edge.answers import RawHeaders
+    from proxy.edge.entrance import WholeAnswer
     from proxy.edge.visit import Visit
 
 _log = logging.getLogger("sluice.gateway")
@@ -69,10 +72,8 @@ class Responder:
     async def respond(self, visit: Visit, error: Exception) -> None:
         """Answers for whatever ended the request's way. Any exception may come here."""
         match error:
-            case Refusal():
-                await self._answer(visit, error.answer, RequestOutcome.REJECTED)
-            case Refused():
-                await self._refuse(visit, error)
+            case Refusal() | Refused():
+                await self._answer(visit, *self._refusal(visit, error))
             case IntakeFullError():
                 answer = error_table.intake_full(
                     error.most,
@@ -88,8 +89,22 @@ class Responder:
             case _:
                 await self._crashed(visit, error)
 
-    async def _refuse(self, visit: Visit, refused: Refused) -> None:
-        facts = refused.facts
+    def answer_at_once(self, visit: Visit, error: Exception) -> WholeAnswer | None:
+        """For a request whose client keeps its connection, and did not ask before its body.
+
+        None if only respond() will do: the connection ends after the answer, or we have failed.
+        """
+        if not isinstance(error, Refusal | Refused) or self._draining():
+            return None
+        answer, outcome = self._refusal(visit, error)
+        if answer.close:
+            return None
+        return whole_answer(answer, self._note(visit, answer, outcome))
+
+    def _refusal(self, visit: Visit, error: Refusal | Refused) -> tuple[OwnAnswer, RequestOutcome]:
+        if isinstance(error, Refusal):
+            return error.answer, RequestOutcome.REJECTED
+        facts = error.facts
         visit.time_in_queue_s = facts.time_in_queue_s
         answer = error_table.refused(
             facts,
@@ -97,7 +112,7 @@ class Responder:
             self._retry_after(facts.expected_wait_s),
             self._engine_state,
         )
-        await self._answer(visit, answer, RequestOutcome.SHED)
+        return answer, RequestOutcome.SHED
 
     async def _engine_failed(self, visit: Visit, error: UpstreamError) -> None:
         answer = error_table.upstream_failed(error)
@@ -151,13 +166,18 @@ class Responder:
             last_words = error_event(answer.message, answer.type, answer.code)
         await visit.relay.break_off(visit.receive, last_words, self._write_timeout_s)
 
-    async def _answer(self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome) -> None:
+    def _note(self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome) -> RawHeaders:
+        """Writes down what the client is told; returns the headers that are the visit's own."""
         visit.status = answer.status
         visit.outcome = outcome
         visit.reason = answer.code
         headers = [(b"x-request-id", visit.headers.request_id)]
-        if visit.route is not None and visit.route.access is Access.GATED:
+        if visit.route.access is Access.GATED:
             headers.append(server_timing(visit.time_in_queue_s or 0.0))
+        return headers
+
+    async def _answer(self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome) -> None:
+        headers = self._note(visit, answer, outcome)
         # After a refused `Expect: 100-continue` nobody can tell whether the body still comes, and
         # so where the next request begins.
         asked_first = visit.headers.expects_continue and not visit.body_read

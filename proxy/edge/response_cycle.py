@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+    from proxy.edge.entrance import WholeAnswer
+
 BODY_FOLLOWS: Final = "sluice.body_follows"
 """Key in a response start event: the first body event is sent without waiting for anything."""
 
@@ -72,6 +74,13 @@ class ResponseCycle(RequestResponseCycle):
             self._send_start(message)
         else:
             raise RuntimeError(f"unexpected ASGI event {kind!r}")
+
+    def answer_at_once(self, answer: WholeAnswer) -> None:
+        """The whole answer, in one write."""
+        head = self._encode_head(answer.status, answer.headers)
+        self.response_started = True
+        self.transport.write(head if self.scope["method"] == "HEAD" else head + answer.body)
+        self._complete()
 
     def write_body(self, body: bytes, more_body: bool) -> bool:
         """See ClientConnection.write_body."""

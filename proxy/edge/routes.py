@@ -91,7 +91,9 @@ _MODEL_PREFIX = b"/v1/models/"
 _RESPONSE_PREFIX = b"/v1/responses/"
 _CANCEL_SUFFIX = b"/cancel"
 
-UNKNOWN_ROUTE = "unknown"
+UNKNOWN_ROUTE = Route("unknown", Access.OPEN)
+"""Of a request that was refused before its route was known, or that has none."""
+
 _EXPOSED_ROUTE = "exposed"
 
 _LONGEST_ID = 1024
@@ -149,7 +151,7 @@ class RouteTable:
             route.name for methods in self._methods_by_path.values() for route in methods.values()
         }
         with_id = {_MODEL.name, _RESPONSE.name, _RESPONSE_CANCEL.name, _PREFLIGHT.name}
-        return tuple(sorted(listed | with_id | {UNKNOWN_ROUTE}))
+        return tuple(sorted(listed | with_id | {UNKNOWN_ROUTE.name}))
 
 
 def _methods_of_path_with_id(raw_path: bytes) -> Mapping[str, Route] | None:

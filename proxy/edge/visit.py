@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy.edge.relay import Relay
 from proxy.edge.request_headers import RequestHeaders
+from proxy.edge.routes import UNKNOWN_ROUTE
 from proxy.openai_api.measure import Measured
 from proxy.telemetry.request_outcome import RequestOutcome
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import Receive, Scope, Send
-
-    from proxy.edge.routes import Route
 
 
 _NOT_READ = RequestHeaders(b"")
@@ -57,7 +56,7 @@ class Visit:
         self.arrived_at = clock()
         self.relay = Relay(scope, send, clock)
         self.headers = _NOT_READ
-        self.route: Route | None = None
+        self.route = UNKNOWN_ROUTE
         self.authenticated = False
         self.body_read = False
         self.outcome = RequestOutcome.ABANDONED

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from proxy.edge.client_connection import ClientConnection, client_connection
 from proxy.edge.connection import SluiceProtocol
+from proxy.edge.entrance import enter_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -65,13 +66,18 @@ class FakeTransport(asyncio.Transport):
 
 
 class Wire:
-    """One connection to an app. `calls` are the scopes that it was called with."""
+    """One connection to an app. `calls` are the scopes that it was called with.
+
+    An app that can be asked at once is asked first, and then called as it says.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.calls: list[Scope] = []
         self._app = app
+        if (enter := enter_of(app)) is not None:
+            self.enter = enter
         config = uvicorn.Config(
-            self._called,
+            self,
             interface="asgi3",
             ws="none",
             lifespan="off",
@@ -86,7 +92,7 @@ class Wire:
         self._is_lost = False
         self.protocol.connection_made(self.transport)
 
-    async def _called(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.calls.append(scope)
         await self._app(scope, receive, send)
 

@@ -73,7 +73,7 @@ def test_limits_are_those_of_the_settings() -> None:
 def test_times_are_those_of_the_settings() -> None:
     async def scenario() -> None:
         application = built(queue_timeout=3, body_timeout=4)
-        assert application.public.options.queue_timeout_s == 3
+        assert application.public.doorman.queue_timeout_s == 3
         assert application.public.intake.body_timeout_s == 4
         await application.stop()
 
@@ -128,7 +128,7 @@ def test_the_engines_key_is_a_bearer(key: str | None, sent: bytes | None) -> Non
 def test_client_keys_come_with_their_names() -> None:
     async def scenario() -> None:
         application = built(api_keys="team:sk-1")
-        keys = application.public.keys
+        keys = application.public.doorman.keys
         assert keys.holder([(b"authorization", b"Bearer sk-1")]) == "team"
         await application.stop()
 

@@ -10,12 +10,13 @@ import pytest
 
 from proxy.edge.client_connection import ConnectionRefusal, client_connection
 from proxy.edge.connection import MAX_HEAD_BYTES, ConnectionLimits
+from proxy.edge.entrance import WholeAnswer
 from tests.support.fake_wire import Wire
 from tests.support.scripted_app import error_of
 from tests.support.virtual_time import now, run, settle
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 LIMITS = ConnectionLimits(request_s=30, write_s=60, idle_s=75)
 GET = b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -90,6 +91,25 @@ def refusal(wire: Wire) -> tuple[int, dict[str, object]]:
 
 def bodies(wire: Wire) -> list[bytes]:
     return [part.partition(b"\r\n\r\n")[2] for part in wire.sent.split(b"HTTP/1.1 ")[1:]]
+
+
+class Bouncer:
+    """An app that answers at once for `/full`, and otherwise echoes what it is asked in a task."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def enter(self, scope: Scope, _receive: Receive, _send: Send) -> WholeAnswer | ASGIApp:
+        self.asked.append(scope["raw_path"])
+        if scope["raw_path"] == b"/full":
+            return WholeAnswer(503, [(b"content-length", b"4")], b"full")
+        return echo
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["raw_path"] == b"/full":
+            await answer(send, b"late")
+        else:
+            await echo(scope, receive, send)
 
 
 # Requests that can be read ---------------------------------------------------------------------
@@ -345,6 +365,93 @@ def test_a_client_that_leaves_is_noticed_behind_a_request_that_waits_its_turn() 
         await wire.done()
         assert app.left == [b"/1"]
         assert len(wire.calls) == 1  # nobody is there for the second one's answer
+
+    run(scenario())
+
+
+FULL = POST.replace(b"/ ", b"/full ")
+
+
+@pytest.mark.parametrize("cut", [0, 10, len(FULL % (5, b""))])
+def test_an_answer_that_needs_no_body_is_there_before_any_task_runs(cut: int) -> None:
+    async def scenario() -> None:
+        wire = Wire(Bouncer())
+        request = FULL % (5, b"hello")
+        wire.receives(request[:cut])
+        wire.receives(request[cut:])
+        assert bodies(wire) == [b"full"]
+        wire.receives(POST % (2, b"hi"))  # what came of the first body is not in its way
+        await wire.done()
+        assert bodies(wire) == [b"full", b"/|hi"]
+        assert wire.ended == []
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_answers_at_once_and_others_keep_their_order() -> None:
+    async def scenario() -> None:
+        wire = Wire(Bouncer())
+        full = FULL % (1, b"x")
+        wire.receives(full + full + GET % 1 + full + full + GET % 2 + full)
+        await wire.done()
+        assert bodies(wire) == [b"full", b"full", b"/1|", b"full", b"full", b"/2|", b"full"]
+        wire.client_leaves()
+
+    run(scenario())
+
+
+CLOSES = FULL.replace(b"host: x", b"host: x\r\nconnection: close")
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_connection_does_not_end_before_the_body_is_there(cut: int) -> None:
+    """What is unread when it is closed makes the kernel send a reset, which can beat the answer."""
+
+    async def scenario() -> None:
+        app = Bouncer()
+        wire = Wire(app)
+        request = CLOSES % (2, b"hi")
+        wire.receives(request[: len(request) - cut])
+        assert len(app.asked) == 1 - cut
+        await wire.done()
+        assert bodies(wire) == [b"late" if cut else b"full"]
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        FULL.replace(b"host: x", b"host: x\r\nexpect: 100-continue") % (2, b"hi"),
+        FULL.replace(b"content-length: %d", b"transfer-encoding: chunked") % b"zz\r\n",
+    ],
+)
+def test_who_asked_first_or_sends_nonsense_is_not_answered_at_once(request_bytes: bytes) -> None:
+    async def scenario() -> None:
+        app = Bouncer()
+        wire = Wire(app)
+        wire.receives(request_bytes)
+        await wire.done()
+        assert (len(bodies(wire)), app.asked) == (1, [])
+        wire.client_leaves()
+
+    run(scenario())
+
+
+def test_answers_do_not_pile_up_for_a_client_that_does_not_read_them() -> None:
+    async def scenario() -> None:
+        wire = Wire(Bouncer())
+        wire.protocol.pause_writing()
+        for _ in range(3):
+            wire.receives(FULL % (2, b"hi"))
+        await settle()
+        assert wire.sent == b""
+        wire.protocol.resume_writing()
+        await wire.done()
+        assert bodies(wire) == [b"late", b"full", b"full"]
+        wire.client_leaves()
 
     run(scenario())
 

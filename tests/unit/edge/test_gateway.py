@@ -26,6 +26,7 @@ from proxy.upstream.errors import (
 from tests.support.admission import RecordingObserver, one_upstream
 from tests.support.asgi_transport import AsgiClient, NoResponseError
 from tests.support.client_messages import ClientMessages, SentMessages
+from tests.support.fake_wire import Wire
 from tests.support.gateway_in_memory import ENGINE_URL, Sluice, gateway, leave
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import (
@@ -230,6 +231,80 @@ def test_a_body_as_large_as_the_limit_passes_whole() -> None:
         async with gateway(engine, max_body_bytes=len(body)) as sluice:
             assert (await sluice.ask(body)).status == 200
             assert engine.seen[0].body == body
+
+    run(scenario())
+
+
+# What is refused before any task runs ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "status", "code"),
+    [
+        (b"/v1/completions", b"", 503, "queue_full"),
+        (b"/v1/completions", b"x-sluice-priority: urgent\r\n", 400, "bad_request"),
+        (b"/sleep", b"", 404, "unknown_path"),
+    ],
+)
+def test_on_our_own_server_a_refusal_is_there_at_once_and_recorded_as_ever(
+    target: bytes, headers: bytes, status: int, code: str
+) -> None:
+    async def scenario() -> None:
+        async with gateway(ScriptedApp(Hold()), max_in_flight=1, max_queue_depth=0) as sluice:
+            held = await sluice.hold_seats(1)
+            wire = Wire(sluice.application.public)
+            sluice.started += 1
+            wire.receives(
+                b"POST %b HTTP/1.1\r\nhost: x\r\nx-request-id: mine\r\n%b"
+                b"content-length: 100\r\n\r\n" % (target, headers)
+            )
+            head, _, body = wire.sent.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 %d " % status)
+            assert b"\r\nx-request-id: mine" in head
+            assert error_of(body)["code"] == code
+            record = sluice.records[-1]
+            assert (record.status, record.reason, record.request_id) == (status, code, "mine")
+            wire.client_leaves()
+            await leave(*held)
+
+    run(scenario())
+
+
+def test_on_our_own_server_who_is_let_in_is_counted_once() -> None:
+    async def scenario() -> None:
+        async with gateway(ScriptedApp()) as sluice:
+            wire = Wire(sluice.application.public)
+            for target in (b"/v1/completions", b"/v1/models", b"/healthz"):
+                method = b"POST" if target == b"/v1/completions" else b"GET"
+                wire.receives(
+                    b"%b %b HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}" % (method, target)
+                )
+                await wire.done()
+            assert wire.sent.count(b"HTTP/1.1 200 OK") == 3
+            sluice.started = 2
+            assert sluice.metric("sluice_arrivals_total") == 1
+            wire.client_leaves()
+
+    run(scenario())
+
+
+def test_on_our_own_server_a_mistake_of_ours_is_a_500_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("a mistake")
+
+    async def scenario() -> None:
+        async with gateway(ScriptedApp()) as sluice:
+            wire = Wire(sluice.application.public)
+            monkeypatch.setattr(sluice.application.controller, "reject_early", fail)
+            sluice.started = 1
+            wire.receives(
+                b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+            )
+            await wire.done()
+            assert wire.sent.startswith(b"HTTP/1.1 500 ")
+            assert "a mistake" in caplog.text
 
     run(scenario())
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from proxy.edge.records import RecordSink
 
-ROUTES = ("chat_completions", UNKNOWN_ROUTE)
+ROUTES = ("chat_completions", UNKNOWN_ROUTE.name)
 
 
 class Books:
@@ -107,10 +107,10 @@ def test_a_client_that_leaves_the_queue_has_waited_until_then() -> None:
 def test_a_request_for_no_route_is_counted_under_a_name_of_ours() -> None:
     books = Books()
     stray = visit()
-    stray.route = None
+    stray.route = UNKNOWN_ROUTE
     stray.outcome = RequestOutcome.REJECTED
     books.records.finished(stray, now=113.0)
-    assert books.value("sluice_requests_total", route=UNKNOWN_ROUTE) == 1
+    assert books.value("sluice_requests_total", route=UNKNOWN_ROUTE.name) == 1
 
 
 def test_every_sink_gets_all_that_is_known_and_nothing_else() -> None:

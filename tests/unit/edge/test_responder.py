@@ -17,7 +17,7 @@ from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.edge.intake import IntakeFullError
 from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.responder import Responder
-from proxy.edge.routes import Access, Route
+from proxy.edge.routes import UNKNOWN_ROUTE, Access, Route
 from proxy.edge.visit import Visit
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.upstream.errors import UpstreamClosedError, UpstreamTimeoutError
@@ -267,8 +267,10 @@ def test_a_crash_in_the_middle_of_an_answer_breaks_it_off() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize(("route", "is_timed"), [(GATED, True), (OPEN, False), (None, False)])
-def test_server_timing_is_for_gated_routes(route: Route | None, is_timed: bool) -> None:
+@pytest.mark.parametrize(
+    ("route", "is_timed"), [(GATED, True), (OPEN, False), (UNKNOWN_ROUTE, False)]
+)
+def test_server_timing_is_for_gated_routes(route: Route, is_timed: bool) -> None:
     async def scenario() -> None:
         desk = Desk()
         desk.visit.route = route
@@ -332,5 +334,40 @@ def test_retry_headers_are_for_a_wait_that_nobody_can_tell() -> None:
         headers = desk.responder.retry_headers()
         assert headers == [(b"retry-after", b"7"), (b"retry-after-ms", b"6500")]
         assert desk.waits == [math.inf]
+
+    run(scenario())
+
+
+def test_what_is_answered_at_once_is_what_would_be_sent() -> None:
+    async def scenario() -> None:
+        sent, at_once = Desk(body_read=False), Desk(body_read=False)
+        await sent.respond(Rejected(FACTS))
+        whole = at_once.responder.answer_at_once(at_once.visit, Rejected(FACTS))
+        assert whole is not None
+        assert (whole.status, dict(whole.headers)) == (503, sent.header)
+        assert whole.body == sent.line.sent.body
+        for desk in (sent, at_once):
+            assert (desk.visit.status, desk.visit.reason) == (503, "queue_full")
+            assert desk.visit.outcome is RequestOutcome.SHED
+            assert desk.visit.time_in_queue_s == 0.5
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "draining"),
+    [
+        (Refusal(error_table.body_too_large(9)), False),
+        (Refusal(error_table.UNKNOWN_PATH), True),
+        (ValueError("a mistake of ours"), False),
+    ],
+)
+def test_what_ends_its_connection_or_is_our_failure_is_not_answered_at_once(
+    error: Exception, draining: bool
+) -> None:
+    async def scenario() -> None:
+        desk = Desk(draining=draining)
+        assert desk.responder.answer_at_once(desk.visit, error) is None
+        assert desk.visit.status == 0
 
     run(scenario())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.edge.entrance import WholeAnswer
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from tests.support.fake_wire import Wire
 from tests.support.virtual_time import run, settle
@@ -46,6 +47,19 @@ class Speaking:
         except RuntimeError as error:
             self.error = error
             raise
+
+
+class Turnstile:
+    """An app that has its answer at once."""
+
+    def __init__(self, whole: WholeAnswer) -> None:
+        self._whole = whole
+
+    def enter(self, _scope: Scope, _receive: Receive, _send: Send) -> WholeAnswer:
+        return self._whole
+
+    async def __call__(self, _scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise AssertionError("asked for twice")
 
 
 async def answer(
@@ -280,5 +294,20 @@ def test_a_client_that_asked_first_is_told_to_go_on_only_when_the_body_is_wanted
         )
         assert b"100 Continue" not in refusing.sent
         refusing.client_leaves()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("method", "body_bytes"), [(b"GET", b"no"), (b"HEAD", b"")])
+def test_a_whole_answer_is_one_write_and_the_connection_is_kept(
+    method: bytes, body_bytes: bytes
+) -> None:
+    async def scenario() -> None:
+        wire = Wire(Turnstile(WholeAnswer(503, [LENGTH_2, (b"x-why", b"full")], b"no")))
+        for _ in range(2):
+            wire.receives(method + b" / HTTP/1.1\r\nhost: x\r\n\r\n")
+        head = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\nx-why: full\r\n\r\n"
+        assert wire.transport.written == [head + body_bytes] * 2
+        check_kept(wire, wire.sent)
 
     run(scenario())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.edge.routes import UNKNOWN_ROUTE
 from proxy.edge.visit import Visit
 from proxy.telemetry.request_outcome import RequestOutcome
 from tests.support.client_messages import ClientMessages, SentMessages
@@ -16,7 +17,12 @@ def test_a_visit_begins_with_nothing_known_but_its_arrival() -> None:
     begun = visit()
     assert begun.arrived_at == 12.5
     assert begun.outcome is RequestOutcome.ABANDONED  # what it is when nobody says otherwise
-    assert (begun.route, begun.status, begun.reason, begun.measured.seats) == (None, 0, "", 0)
+    assert (begun.route, begun.status, begun.reason, begun.measured.seats) == (
+        UNKNOWN_ROUTE,
+        0,
+        "",
+        0,
+    )
     assert begun.time_in_queue_s is None
     assert not begun.authenticated
     assert not begun.body_read

@@ -1,0 +1,39 @@
+"""How the connection asks an application about a request before it starts a task for it.
+
+Half of what a refusal costs is the task, and the events of ASGI: a flood of refusals would take
+the core from those who were let in. So the application is asked in one synchronous step, as soon as
+the head of the request is there, and an answer that it has by then is written at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    # As Entrance.enter; starlette and uvicorn each have types of their own for ASGI.
+    Enter = Callable[[Any, Any, Any], "WholeAnswer | Any"]
+
+
+class WholeAnswer(NamedTuple):
+    """Head and body. Among the headers is an exact Content-Length and no `connection: close`."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Entrance(Protocol):
+    """What an application has that can be asked. On any other server it is a plain ASGI app."""
+
+    def enter(self, scope: Scope, receive: Receive, send: Send) -> WholeAnswer | ASGIApp:
+        """The answer, or else what is to be run as an ASGI application for this very request."""
+
+
+def enter_of(app: object) -> Enter | None:
+    """How to ask this application; None if it is one that cannot be asked."""
+    enter: Enter | None = getattr(app, Entrance.enter.__name__, None)
+    return enter
