@@ -96,10 +96,12 @@ def header_of(line: str) -> Columns | None:
     cells = cells_of(line, delimiter)
     for place, cell in enumerate(cells):
         match = _HEADER_CELL.fullmatch(cell)
-        name = match[1].lower() if match else ""
+        if match is None:
+            return None  # a line that speaks of such columns, say the command that asks for them
+        name = match[1].lower()
         if name.startswith(_OURS):
             extra[name] = place
-        elif match and (known := _NAMES.get(name)) and known not in places:
+        elif (known := _NAMES.get(name)) and known not in places:
             places[known] = place
             units[known] = unit_named(match[2] or "") or MIB
     if not places.keys() & {"used", "free", "unix_time"}:

@@ -1,0 +1,131 @@
+"""All evidence there is, file after file, sorted by its kind into the readers that know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proxy.vllm.doctor.curve_scanner import CurveScanner, curve_findings
+from proxy.vllm.doctor.evidence import Findings, MetricsFindings
+from proxy.vllm.doctor.kernel_scanner import KernelScanner
+from proxy.vllm.doctor.kinds import HEAD_BYTES, Kind, kind_of, packed_by
+from proxy.vllm.doctor.log_scanner import LogScanner
+from proxy.vllm.doctor.page_reader import merge_pages, read_page
+from proxy.vllm.doctor.text import Utf8
+
+_LONGEST_PAGE = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """`problem`: in a few words, why nothing of the file could be used; None: it could. An empty
+    file is no problem: it was read, and says nothing."""
+
+    name: str
+    kind: Kind
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """The file that is being read."""
+
+    name: str
+    utf8: Utf8 = field(default_factory=Utf8)
+    head: bytearray = field(default_factory=bytearray)
+    kind: Kind | None = None
+    curve: CurveScanner | None = None
+    page: bytearray = field(default_factory=bytearray)
+
+
+class Intake:
+    """`begin` a file, `feed` it block by block, `end` it; then the next, or the same name again,
+    whose lines then count from 1 anew. `findings` may be asked for at any time."""
+
+    def __init__(self) -> None:
+        self._log = LogScanner()
+        self._kernel = KernelScanner()
+        self._curves: list[CurveScanner] = []
+        self._pages: list[MetricsFindings] = []
+        self._texts = 0
+        self._open: _Open | None = None
+
+    def begin(self, name: str) -> None:
+        self._open = _Open(name)
+
+    def feed(self, block: bytes) -> None:
+        """The next bytes, unpacked."""
+        file = self._file()
+        if file.kind is not None:
+            self._sort(file, file.utf8.feed(block))
+            return
+        file.head += block
+        if len(file.head) >= HEAD_BYTES:
+            self._decide(file)
+
+    def look(self) -> None:
+        """Decides the kind by what there is: no more may come for long."""
+        file = self._file()
+        if file.kind is None and b"\n" in file.head:
+            self._decide(file)
+
+    def end(self) -> FileReport:
+        file = self._file()
+        kind = file.kind or self._decide(file)
+        self._open = None
+        return FileReport(file.name, kind, self._close(file))
+
+    def findings(self) -> Findings:
+        kernel = self._kernel.findings()
+        return Findings(
+            log=self._log.findings() if self._texts else None,
+            curve=curve_findings(self._curves),
+            metrics=merge_pages(self._pages),
+            kernel=kernel if kernel.host_kills or kernel.xids else None,
+        )
+
+    def _file(self) -> _Open:
+        if self._open is None:
+            raise RuntimeError("no file was begun")
+        return self._open
+
+    def _decide(self, file: _Open) -> Kind:
+        head = file.utf8.feed(bytes(file.head))
+        file.kind = kind_of(head[:HEAD_BYTES])
+        if file.kind is Kind.CURVE:
+            file.curve = CurveScanner(file.name)
+            self._curves.append(file.curve)
+        self._texts += file.kind is Kind.TEXT
+        self._sort(file, head)
+        if file.kind is not Kind.BINARY:
+            file.head.clear()
+        return file.kind
+
+    def _sort(self, file: _Open, block: bytes) -> None:
+        if file.kind is Kind.TEXT:
+            self._log.feed(block, file.name)
+            self._kernel.feed(block, file.name)
+        elif file.curve is not None:
+            file.curve.feed(block)
+        elif file.kind is Kind.PAGE and len(file.page) < _LONGEST_PAGE:
+            file.page += block
+
+    def _close(self, file: _Open) -> str | None:
+        match file.kind:
+            case Kind.TEXT:
+                self._log.close(file.name)
+                self._kernel.close(file.name)
+            case Kind.CURVE if file.curve is not None:
+                file.curve.close()
+                if not file.curve.samples:
+                    return "looks like a memory curve, but no row of it could be read"
+            case Kind.PAGE:
+                self._pages.append(read_page(file.page.decode(errors="replace"), file.name))
+            case Kind.TABLE:
+                return (
+                    "is the table that nvidia-smi prints for people; record with `sluice record`, "
+                    "or nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total "
+                    "--format=csv -l 1"
+                )
+            case Kind.BINARY:
+                return packed_by(bytes(file.head)) or "is no text"
+        return None

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from proxy.vllm.doctor.evidence import Findings
+from proxy.vllm.doctor.intake import FileReport, Intake
+from proxy.vllm.doctor.kinds import Kind
+from tests.support.memory_curves import curve
+
+LOG = b"INFO 12-02 14:26:32 [api.py:1] vLLM server version 0.32.0\n"
+KILL = b"[1.0] Memory cgroup out of memory: Killed process 9 (python3) total-vm:9kB, anon-rss:8kB\n"
+PAGE = b"# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc 0.5\n"
+CURVE = "\n".join(curve([1000, 2000])).encode()
+
+
+def taken(*files: bytes, block: int = 1 << 20) -> tuple[Findings, list[FileReport]]:
+    intake = Intake()
+    reports = []
+    for number, raw in enumerate(files):
+        intake.begin(f"file{number}")
+        for begin in range(0, len(raw), block):
+            intake.feed(raw[begin : begin + block])
+        reports.append(intake.end())
+    return intake.findings(), reports
+
+
+@pytest.mark.parametrize("block", [50, 1 << 20])
+def test_each_kind_finds_its_reader(block: int) -> None:
+    findings, reports = taken(LOG, CURVE, PAGE, KILL, block=block)
+    assert [report.kind for report in reports] == [Kind.TEXT, Kind.CURVE, Kind.PAGE, Kind.TEXT]
+    assert [report.problem for report in reports] == [None] * 4
+    assert findings.log is not None
+    assert findings.curve is not None
+    assert findings.metrics is not None
+    assert findings.metrics.kv_usage == 0.5
+    assert findings.kernel is not None
+    assert findings.kernel.host_kills[0].evidence.file == "file3"
+
+
+def test_one_journal_may_hold_the_engines_lines_and_the_kernels() -> None:
+    findings, _ = taken(LOG + KILL)
+    assert findings.log is not None
+    assert findings.kernel is not None
+    assert findings.kernel.host_kills[0].evidence.line == 2
+
+
+def test_utf_16_is_read_as_any_other() -> None:
+    findings, _ = taken(CURVE.decode().encode("utf-16"))
+    assert findings.curve is not None
+
+
+def test_what_nobody_gave_is_none() -> None:
+    findings, (report,) = taken(b"")
+    assert findings == Findings()
+    assert (report.kind, report.problem) == (Kind.EMPTY, None)
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (bytes(range(256)) * 10, "is no text"),
+        (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "zstd -dc"),
+        (b"| NVIDIA-SMI 550.54 |\n", "sluice record"),
+        (b"timestamp, memory.used [MiB]\n", "no row"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_a_few_words(raw: bytes, words: str) -> None:
+    _, (report,) = taken(raw)
+    assert words in (report.problem or "")
+
+
+def test_a_look_at_a_short_file_decides_what_it_is() -> None:
+    intake = Intake()
+    intake.begin("growing.csv")
+    intake.feed(CURVE)
+    assert intake.findings().curve is None
+    intake.look()
+    assert intake.findings().curve is None  # rows are looked at together, to count the cards
+    intake.end()
+    assert intake.findings().curve is not None
