@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import mul
 from typing import TYPE_CHECKING
 
@@ -80,32 +79,33 @@ def draws(blocks: Blocks, rng: random.Random, resamples: int = RESAMPLES) -> lis
 
 @dataclass(frozen=True, slots=True)
 class BlockValues:
-    """Values in ascending order, each with its block and the number of times it occurred."""
+    """Ascending `values`, and for each how many of each block are not larger."""
 
     values: Sequence[float]
-    blocks: Sequence[int]
-    counts: Sequence[int]
+    up_to: Sequence[Sequence[int]]
 
     @classmethod
-    def from_buckets(cls, counted: Counter[tuple[int, int]]) -> BlockValues:
+    def from_buckets(cls, counted: Counter[tuple[int, int]], blocks: Blocks) -> BlockValues:
         """From counts by (bucket of a histogram, block): however many values there were."""
-        entries = sorted(counted)
-        return cls(
-            [middle_of(bucket) for bucket, _ in entries],
-            [block for _, block in entries],
-            [counted[entry] for entry in entries],
-        )
+        buckets = sorted({bucket for bucket, _ in counted})
+        so_far, up_to = [0] * blocks.count, []
+        for bucket in buckets:
+            so_far = [n + counted[bucket, block] for block, n in enumerate(so_far)]
+            up_to.append(so_far)
+        return cls([middle_of(bucket) for bucket in buckets], up_to)
 
     def resampled_percentiles(
         self, weights: Sequence[int], shares: Iterable[float]
     ) -> list[float | None]:
         """`shares` from 0 to 1. None where no block with a value was drawn."""
-        drawn = map(mul, self.counts, map(weights.__getitem__, self.blocks))
-        passed = list(accumulate(drawn))
-        if not passed or not passed[-1]:
+
+        def drawn(counts: Sequence[int]) -> int:
+            return sum(map(mul, counts, weights))
+
+        total = drawn(self.up_to[-1]) if self.up_to else 0
+        if not total:
             return [None for _ in shares]
-        last = len(passed) - 1
-        return [self.values[min(bisect_left(passed, s * passed[-1]), last)] for s in shares]
+        return [self.values[bisect_left(self.up_to, s * total, key=drawn)] for s in shares]
 
 
 def buckets_by_block(

@@ -151,7 +151,7 @@ def _values(result: ReplayResult, column: Iterable[float | None], blocks: Blocks
         for arrived_s, fate, value in zip(requests.arrived_s, requests.fate, column, strict=True)
         if fate == Fate.COMPLETED and value is not None
     )
-    return BlockValues.from_buckets(Counter(buckets_by_block(known, blocks)))
+    return BlockValues.from_buckets(Counter(buckets_by_block(known, blocks)), blocks)
 
 
 def _gap_values(result: ReplayResult, blocks: Blocks) -> BlockValues:
@@ -160,4 +160,4 @@ def _gap_values(result: ReplayResult, blocks: Blocks) -> BlockValues:
     gaps = result.gaps
     for second, bucket, count in zip(gaps.second, gaps.bucket, gaps.count, strict=True):
         counted[bucket, blocks.of(second + 0.5)] += count
-    return BlockValues.from_buckets(counted)
+    return BlockValues.from_buckets(counted, blocks)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import repeat
+from operator import truediv
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -76,7 +78,9 @@ class LogHistogram:
         self.total = 0.0
 
     def add_all(self, values: Sequence[float]) -> None:
-        self.counts.update(map(bucket_of, values))
+        """Each step for all values in turn, in C: there may be millions of them."""
+        logs = map(math.log, map(max, values, repeat(_SMALLEST)))
+        self.counts.update(map(math.floor, map(truediv, logs, repeat(_LOG_GROWTH))))
         self.total += math.fsum(values)
 
     def merge(self, other: LogHistogram) -> None:

@@ -10,6 +10,7 @@ number of tries under way in that second, `waiting` the mean of those without a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     sheds: dict[str, list[int]]
     concurrency: list[float]
     waiting: list[float]
-    output_tokens: list[int]
+    output_tokens: list[float]
     ttft_p50_s: list[float | None]
     ttft_p95_s: list[float | None]
     e2e_p50_s: list[float | None]
@@ -116,18 +117,20 @@ def _levels(spans_s: Iterable[tuple[float, float]], seconds: int) -> list[float]
     return [round(max(level, 0.0), 3) for level in accumulate(steps[:seconds])]
 
 
-def _tokens(records: Iterable[RequestRecord], seconds: int) -> list[int]:
+def _tokens(records: Iterable[RequestRecord], seconds: int) -> list[float]:
     """By the second in which they came; an answer without times of its own came at its end."""
-    tokens = [0] * seconds
+    tokens = [0.0] * seconds
     for record in records:
         chunks = record.token_times
         if not chunks:
             tokens[min(int(record.ended_s), seconds - 1)] += record.output_tokens
             continue
-        share, rest = divmod(record.output_tokens, len(chunks))
-        for at, time_s in enumerate(chunks):
-            tokens[min(int(time_s), seconds - 1)] += share + (at < rest)
-    return tokens
+        per_chunk, begin = record.output_tokens / len(chunks), 0
+        for second in range(int(chunks[0]), int(chunks[-1]) + 1):
+            end = bisect_left(chunks, second + 1, begin)
+            tokens[min(second, seconds - 1)] += (end - begin) * per_chunk
+            begin = end
+    return [round(count, 2) for count in tokens]
 
 
 def _by_second(values: Iterable[tuple[float, float | None]], seconds: int) -> list[list[float]]:

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.replay.block_bootstrap import (
     RESAMPLES,
+    Blocks,
     BlockValues,
     Interval,
     blocks_for,
@@ -17,6 +18,7 @@ from proxy.replay.block_bootstrap import (
     interval,
     resampled_sum,
 )
+from proxy.replay.percentiles import bucket_of
 
 
 @pytest.mark.parametrize(
@@ -49,25 +51,36 @@ def test_a_draw_takes_as_many_blocks_as_there_are_and_a_seed_repeats_it() -> Non
     assert drawn != draws(blocks, random.Random(4), 20)
 
 
+TWO_BLOCKS = Blocks(2, 5.0, long_enough=True)
+
+
+def values_of(*pairs: tuple[float, int]) -> BlockValues:
+    """From (value, block)."""
+    counted = Counter((bucket_of(value), block) for value, block in pairs)
+    return BlockValues.from_buckets(counted, TWO_BLOCKS)
+
+
+def about(*values: float) -> object:
+    return pytest.approx(values, rel=0.006)
+
+
 def test_with_every_block_drawn_once_a_percentile_is_that_of_the_values() -> None:
-    values = BlockValues([1.0, 2.0, 3.0, 4.0, 5.0], [0, 1, 0, 1, 0], [1, 1, 1, 1, 1])
-    assert values.resampled_percentiles([1, 1], [0.5, 0.9]) == [3.0, 5.0]
+    values = values_of((1.0, 0), (2.0, 1), (3.0, 0), (4.0, 1), (5.0, 0))
+    assert values.resampled_percentiles([1, 1], [0.5, 0.9]) == about(3.0, 5.0)
 
 
 def test_a_block_that_was_not_drawn_has_no_say() -> None:
-    values = BlockValues([1.0, 2.0, 3.0], [0, 1, 1], [1, 1, 5])
-    assert values.resampled_percentiles([2, 0], [0.5]) == [1.0]
-    assert values.resampled_percentiles([0, 2], [0.5]) == [3.0]
+    values = values_of((1.0, 0), (2.0, 1), *[(3.0, 1)] * 5)
+    assert values.resampled_percentiles([2, 0], [0.5]) == about(1.0)
+    assert values.resampled_percentiles([0, 2], [0.5]) == about(3.0)
     assert values.resampled_percentiles([0, 0], [0.5]) == [None]
+    assert values_of().resampled_percentiles([1, 1], [0.5]) == [None]
 
 
 def test_values_are_counted_by_bucket_and_block() -> None:
     blocks = blocks_for(10.0, 0.5)
     counted = Counter(buckets_by_block([(0.5, 2.0), (0.6, 2.0), (9.0, 1.0)], blocks))
-    values = BlockValues.from_buckets(counted)
-    assert values.values == pytest.approx([1.0, 2.0], rel=0.006)
-    assert values.blocks == [9, 0]
-    assert values.counts == [1, 2]
+    assert counted == {(bucket_of(2.0), 0): 2, (bucket_of(1.0), 9): 1}
 
 
 def test_a_sum_weighs_each_block_by_how_often_it_was_drawn() -> None:

@@ -58,7 +58,7 @@ def test_tokens_are_counted_when_they_came() -> None:
     bundled = replace(streamed, output_tokens=9)
     whole = replace(streamed, token_times=None)
     assert series_of([streamed], NO_OBJECTIVE).output_tokens == [2, 2]
-    assert series_of([bundled], NO_OBJECTIVE).output_tokens == [5, 4]
+    assert series_of([bundled], NO_OBJECTIVE).output_tokens == [4.5, 4.5]
     assert series_of([whole], NO_OBJECTIVE).output_tokens == [0, 4]
 
 
