@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.replay.outcome import RequestRecord, TryRecord
     from proxy.replay.request_times import Objective
 
-_OVERLOAD_STATUSES = frozenset({429, 503})
+_OVERLOAD_STATUSES = frozenset({429, 503, 529})
 _MOST_REASONS = 8
 
 
