@@ -9,7 +9,8 @@
 Layers that keep the same are one group; where there are several kinds, each is cut into groups of
 as many layers as the rarest kind has, and a request takes blocks in each group. Of a layer with a
 window W a request takes at most (W - 1 + tokens in flight) / b + 1 blocks.
-Source: vLLM 0.32, v1/core/kv_cache_utils.py and v1/kv_cache_interface.py.
+Source: vLLM 0.32, v1/core/kv_cache_utils.py and v1/kv_cache_interface.py; the tests hold figures
+that these gave for the same models.
 """
 
 from __future__ import annotations

@@ -63,18 +63,47 @@ def test_cards_together_hold_each_token_once(name: str, tensor: int, pipeline: i
     assert tensor * sum(of.token_bytes) == sum(layout(name).token_bytes)
 
 
+# What vLLM 0.32's own get_kv_cache_configs and get_kv_cache_capacity gave for these models: GiB of
+# KV memory on each card, model length, T, P, bytes of an element, tokens of a step; blocks, tokens.
+BY_VLLM = [
+    ("llama-3-8b", 19.92, 32_768, 1, 1, 2, 2048, 10_199, 163_184),
+    ("llama-3-8b", 20, 8192, 2, 1, 2, 2048, 20_480, 327_680),
+    ("llama-3-70b", 30, 8192, 4, 1, 2, 8192, 24_576, 393_216),
+    ("llama-3-70b", 30, 8192, 16, 1, 1, 8192, 98_304, 1_572_864),
+    ("llama-3-70b", 30, 6000, 2, 3, 2, 8192, 36_408, 582_528),
+    ("qwen2.5-7b", 10, 32_768, 8, 1, 2, 2048, 46_811, 748_976),
+    ("mixtral-8x7b", 16, 32_768, 2, 1, 2, 2048, 16_384, 262_144),
+    ("deepseek-v2-lite", 20, 32_768, 2, 1, 2, 2048, 10_787, 690_368),
+    ("deepseek-v3", 40, 32_768, 8, 4, 2, 8192, 36_408, 2_330_112),
+    ("mistral-7b-v0.1", 16, 32_768, 1, 1, 2, 2048, 8192, 523_265),
+    ("gemma-2-9b", 16, 8192, 1, 1, 2, 2048, 6241, 49_879),
+    ("gemma-3-27b", 18.35, 6144, 1, 1, 2, 8192, 15_032, 34_282),
+    ("gemma-3-27b", 18.35, 131_072, 4, 2, 2, 8192, 120_258, 1_070_382),
+    ("gemma-3-4b", 10, 32_768, 1, 1, 2, 2048, 32_768, 270_191),
+    ("gpt-oss-20b", 36.56, 131_072, 2, 2, 2, 2048, 399_332, 6_189_102),
+    ("phi-3-mini-4k", 10, 4096, 1, 1, 2, 2048, 1706, 27_189),
+    ("falcon-7b", 10, 2048, 1, 1, 2, 2048, 81_920, 1_310_720),
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "gib", "length", "tokens"),
-    [
-        # From start-up logs: "Available KV cache memory" and "GPU KV cache size".
-        ("llama-3-8b", 19.92, 32_768, 163_168),  # Llama-3.1-8B on an A100-40G
-        ("mixtral-8x7b", 16.0, 32_768, 131_072),
-    ],
+    ("name", "gib", "length", "tensor", "pipeline", "element", "step", "blocks", "tokens"), BY_VLLM
 )
-def test_tokens_are_those_of_published_logs(
-    name: str, gib: float, length: int, tokens: int
+def test_blocks_and_tokens_are_exactly_those_of_vllm(
+    name: str,
+    gib: float,
+    length: int,
+    tensor: int,
+    pipeline: int,
+    element: int,
+    step: int,
+    blocks: int,
+    tokens: int,
 ) -> None:
-    assert cache(name, gib, length).tokens == pytest.approx(tokens, rel=0.001)
+    placed = Placement(tensor, pipeline)
+    of = kv_layout(model(name), placed, element, max_num_batched_tokens=step)
+    counted = KvCache(of, of.blocks_in([int(gib * GIB)] * pipeline), length)
+    assert (counted.blocks, counted.tokens) == (blocks, tokens)
 
 
 def test_a_window_makes_a_long_request_cheap() -> None:
