@@ -78,7 +78,7 @@ class Gate:
         priority: Priority = Priority.NORMAL,
     ) -> Rejected | None:
         """What decide() would say now to such a request for one seat, if that is a rejection."""
-        may_have_room = self._closed_by is None and self._ledger.has_room(1)
+        may_have_room = self._closed_by is None and self._ledger.has_free_seat()
         if may_have_room and not self._queue:
             return None
         now = self._clock()
@@ -196,7 +196,8 @@ class Gate:
         self._grant_waiting()
 
     def _grant_waiting(self) -> None:
-        while (waiter := self._queue.head()) is not None:
+        # Without a free seat, which is how a rush finds them, nobody need be looked at.
+        while self._ledger.has_free_seat() and (waiter := self._queue.head()) is not None:
             claim = self._claim(waiter.request)
             if claim is not None:
                 self._serve(waiter, claim)
@@ -210,8 +211,6 @@ class Gate:
 
     def _one_passes(self, head: Waiter) -> bool:
         """Grants to the next one behind a head that does not fit, if that one does and may."""
-        if (head.width == 1 and not self._ledger.limits_tokens) or not self._ledger.has_room(1):
-            return False
         now, request = self._clock(), head.request
         mean_hold_s = self._drain_estimate.expected_wait_s(1, 1, now)
         emptying = self._ledger.emptying(request.seats, request.kv_tokens)

@@ -101,7 +101,7 @@ class MaxMin(Generic[Q]):
 
     __slots__ = (
         *("chosen", "competing", "competing_seats", "competing_weight"),
-        *("_entries", "_floor", "_grown", "_longest", "_queueing", "_turns"),
+        *("_entries", "_floor", "_grown", "_longest", "_queueing", "_turns", "_unranked"),
     )
 
     def __init__(self) -> None:
@@ -114,19 +114,31 @@ class MaxMin(Generic[Q]):
         self._grown: list[Contender[Q]] = []
         self._queueing = 0
         self._turns: list[tuple[float, int, Contender[Q]]] = []
+        self._unranked: Contender[Q] | None = None
         self._longest: list[tuple[float, int, Contender[Q]]] = []
 
     # Whose turn it is
 
     def rank(self, contender: Contender[Q]) -> None:
         """It competes from now on, or what its tenant holds has changed. The tenant is settled."""
-        tenant = contender.tenant
-        weight = tenant.weight
-        if not contender.turn:
+        if contender.turn:
+            if self.competing == 1:  # which is how it is without tenants: any rank is the first
+                self._unranked = contender
+                return
+        else:
+            alone, self._unranked = self._unranked, None
+            if alone is not None and alone.turn:
+                self._enter(alone)
             self._forgive(contender)
             self.competing += 1
-            self.competing_weight += weight
+            self.competing_weight += contender.tenant.weight
             self.competing_seats += contender.queued_seats
+        self._enter(contender)
+
+    def _enter(self, contender: Contender[Q]) -> None:
+        """Among the turns, at its present rank."""
+        tenant = contender.tenant
+        weight = tenant.weight
         tag = tenant.used + contender.head_start
         highest = self._floor + LONGEST_DEBT / weight
         if tag > highest:

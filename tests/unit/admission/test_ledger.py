@@ -208,3 +208,13 @@ def test_what_must_come_free_is_least_where_most_is_free_and_nothing_without_an_
     for name in ("a", "small", "b"):
         ledger.suspend(name)
     assert ledger.emptying(8, kv_tokens=0) == Emptying(0, 0)
+
+
+def test_a_free_seat_is_one_that_is_usable() -> None:
+    ledger = ledger_of(a=1, b=0)
+    assert ledger.has_free_seat()
+    ledger.suspend("a")
+    assert not ledger.has_free_seat()
+    ledger.resume("a")
+    ledger.take(1)
+    assert not ledger.has_free_seat()

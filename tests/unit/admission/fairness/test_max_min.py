@@ -232,3 +232,17 @@ def test_the_runner_up_is_next_when_the_chosen_one_does_not_compete() -> None:
     stand.leave("a")
     assert stand.fairness.runner_up() is None
     assert stand.fairness.next() is stand.contenders["b"]
+
+
+def test_what_the_only_one_has_got_meanwhile_counts_when_another_comes() -> None:
+    stand = Stand(a=1.0)
+    assert stand.grants(5) == "aaaaa"
+    stand.contenders["b"] = Contender(Tenant[str](1.0, priorities=1), "b")
+    stand.join("b")
+    assert stand.grants(5) == "bbbbb"
+    stand.leave("b")
+    stand.change("a", -5)
+    stand.leave("a")
+    stand.join("b")
+    stand.join("a")
+    assert stand.grants(5) == "aaaaa"
