@@ -37,7 +37,7 @@ from proxy.openai_api.errors import error_body
 if TYPE_CHECKING:
     import asyncio
 
-    from uvicorn._types import ASGI3Application
+    from uvicorn._types import ASGI3Application, ASGIVersions
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 MAX_HEAD_BYTES: Final = 65_536
@@ -89,6 +89,7 @@ class SluiceProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
         self._extensions = {CONNECTION_EXTENSION: ClientConnection(self)}
+        self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
         self._enter = enter_of(self.app)
         self.reading_since = self.loop.time()
         self._in_head = True
@@ -140,8 +141,20 @@ class SluiceProtocol(HttpToolsProtocol):
             self._is_deaf = True
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # ours
+        """As uvicorn's, but for the extensions, and without the state of a lifespan."""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self.scope = {  # type: ignore[typeddict-item]  # the rest comes with the head's end
+            "type": "http",
+            "asgi": self._asgi,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme or "http",
+            "root_path": self.root_path,
+            "headers": self.headers,
+            "extensions": self._extensions,  # type: ignore[typeddict-item]  # ours
+        }
         self.reading_since = self.loop.time()
         self._in_head = True
         self._head_bytes = 0

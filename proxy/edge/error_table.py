@@ -94,13 +94,13 @@ def _explain(facts: RefusalFacts, engine_state: Callable[[], str], retry_after_s
 
 
 def _load(facts: RefusalFacts) -> str:
-    taken = [f"{facts.in_flight} of {facts.limit} seats"]
+    taken = f"{facts.in_flight} of {facts.limit} seats"
     if facts.kv_limit is not None:
-        taken.append(f"{facts.kv_tokens} of {facts.kv_limit} KV tokens")
+        taken += f", {facts.kv_tokens} of {facts.kv_limit} KV tokens"
     if facts.prefill_limit is not None:
-        taken.append(f"{facts.prefill_tokens} of {facts.prefill_limit} prefill tokens")
+        taken += f", {facts.prefill_tokens} of {facts.prefill_limit} prefill tokens"
     places = f"{facts.queue_depth} of {facts.max_queue_depth} places in the queue"
-    return f"{', '.join(taken)} are taken and {places}"
+    return f"{taken} are taken and {places}"
 
 
 def _again(may_retry: bool, retry_after_s: int) -> str:
