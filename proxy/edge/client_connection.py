@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Scope
 
     from proxy.edge.connection import SluiceProtocol
@@ -64,10 +66,12 @@ class ClientConnection:
         """
         return self._protocol.running.take_whole_body()
 
-    def write_body(self, body: bytes, more_body: bool) -> bool:
-        """The next piece of an answer's body, after its start event, as http.response.body is sent,
-        but in one synchronous step. False: the client reads slowly; await room() before more."""
-        return self._protocol.running.write_body(body, more_body)
+    @property
+    def write_body(self) -> Callable[[bytes, bool], bool]:
+        """write_body(body, more_body): the next piece of an answer's body, after its start event,
+        as http.response.body is sent, but in one synchronous step. False: the client reads slowly;
+        await room() before more. May be kept until the answer is over."""
+        return self._protocol.running.write_body
 
     async def room(self) -> None:
         """Until the client has read what was written, or is gone."""

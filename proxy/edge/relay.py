@@ -33,9 +33,9 @@ class Relay:
         "_at_end",
         "_clock",
         "_closing",
-        "_connection",
         "_scope",
         "_send",
+        "_write_body",
         "body_bytes",
         "first_byte_at",
         "followed_by",
@@ -88,7 +88,7 @@ class Relay:
         if connection is None:
             await self._send_body(response)
         else:
-            self._connection, self._at_end = connection, at_end
+            self._write_body, self._at_end = connection.write_body, at_end
             await response.pass_to(self._take, connection.room)
 
     def _take(self, chunk: bytes, is_last: bool) -> bool:
@@ -101,7 +101,7 @@ class Relay:
         if is_last:
             self.is_complete = True
             self._at_end()
-        return self._connection.write_body(chunk, not is_last)
+        return self._write_body(chunk, not is_last)
 
     async def _send_body(self, response: UpstreamResponse) -> None:
         """For a server that is not ours: by ASGI events."""

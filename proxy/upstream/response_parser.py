@@ -32,6 +32,8 @@ class ResponseParser:
     `head_complete`: `status` and `headers` are those of the final head (1xx heads are skipped).
     `complete`: the last body byte has come. `buffered`: body bytes that wait to be taken.
     `has_surplus`: bytes came that belong to no response. `keep_alive`: as the response says.
+    `is_between_chunks`: the next byte is the first of a chunk; one that is whole may then be taken
+    past the parser (see sole_chunk).
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class ResponseParser:
         "has_surplus",
         "head_complete",
         "headers",
+        "is_between_chunks",
         "keep_alive",
         "status",
     )
@@ -61,6 +64,7 @@ class ResponseParser:
         self._is_head_request = is_head_request
         self._overhead_bytes = 0  # since the last body byte
         self._in_message = False
+        self.is_between_chunks = False
         self._violation: str | None = None
         self._fields: list[tuple[bytes, bytes]] = []
         self._chunks.clear()
@@ -83,10 +87,13 @@ class ResponseParser:
             self.has_surplus = True
             return
         self._overhead_bytes += len(data)
+        self.is_between_chunks = False
         try:
             self._llhttp.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._refused(error)
+        if not data.endswith(b"\r\n"):
+            self.is_between_chunks = False  # another has begun since the last that we were told of
         if self._violation is not None:
             raise UpstreamProtocolError(self._violation)
         if self._overhead_bytes > MAX_HEAD_BYTES and not self.complete:
@@ -163,8 +170,15 @@ class ResponseParser:
         self.buffered += len(data)
         self._overhead_bytes = 0
 
+    def on_chunk_header(self) -> None:
+        self.is_between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        self.is_between_chunks = True
+
     def on_message_complete(self) -> None:
         self._in_message = False
+        self.is_between_chunks = False
         if self.head_complete and not self.complete:
             self.keep_alive = self._llhttp.should_keep_alive()
             self.complete = True

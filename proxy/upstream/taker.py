@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proxy.upstream.port import Take
-    from proxy.upstream.response_parser import ResponseParser
 
 
 class Taker:
@@ -23,23 +22,21 @@ class Taker:
         self.is_done = False
         self.error: Exception | None = None
 
-    def give(self, parser: ResponseParser) -> None:
-        """All body bytes that wait. Raises whatever the taker raises."""
-        is_last = parser.complete
-        self.has_room = self._take(parser.take(), is_last)
+    def give(self, piece: bytes, is_last: bool) -> None:
+        """Raises whatever the taker raises."""
+        self.has_room = self._take(piece, is_last)
         self.is_done = is_last
 
-    def give_in_callback(self, parser: ResponseParser) -> None:
-        """The same, but that an error is kept for raise_error()."""
+    def give_in_callback(self, piece: bytes, is_last: bool) -> bool:
+        """The same, but that an error is kept for raise_error(). Returns whether the task that
+        waits in pass_to() has anything to do now."""
         try:
-            self.give(parser)
+            self.has_room = has_room = self._take(piece, is_last)
         except Exception as error:  # noqa: BLE001 - whatever it is, pass_to() raises it
             self.error = error
-
-    @property
-    def has_news(self) -> bool:
-        """Whether the task that waits in pass_to() has anything to do."""
-        return self.is_done or not self.has_room or self.error is not None
+            return True
+        self.is_done = is_last
+        return is_last or not has_room
 
     def raise_error(self) -> None:
         if self.error is not None:

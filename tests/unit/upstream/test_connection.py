@@ -408,6 +408,59 @@ def test_the_beginning_of_a_chunks_head_is_no_piece_of_the_body() -> None:
     run(scenario())
 
 
+def test_chunks_that_come_whole_and_in_pieces_make_one_body() -> None:
+    async def scenario() -> None:
+        line = Line()
+        taken: list[tuple[bytes, bool]] = []
+
+        def take(data: bytes, is_last: bool) -> bool:
+            taken.append((data, is_last))
+            return True
+
+        await line.answered(STREAM)
+        passing = asyncio.create_task(line.connection.pass_to(take, _no_room_needed))
+        await settle()
+        for data in (
+            b"1\r\na\r\n",
+            b"1\r\nb\r\n",  # whole, between two chunks: past the parser
+            b"A\r\n1\r\n",
+            b"1\r\nc\r\n",  # whole, but inside a chunk: its bytes
+            b"d\r\n",
+            b"1\r\ne\r\n",
+            b"0\r\n\r\n",
+        ):
+            line.connection.data_received(data)
+        await passing
+        body = b"".join(data for data, _ in taken)
+        assert body == b"ab" + b"1\r\n1\r\nc\r\nd" + b"e"
+        assert [is_last for _, is_last in taken] == [False] * (len(taken) - 1) + [True]
+        assert line.connection.is_reusable
+        await line.close()
+
+    run(scenario())
+
+
+def test_a_malformed_chunk_behind_whole_ones_breaks_the_body() -> None:
+    async def scenario() -> None:
+        line = Line()
+        taken: list[bytes] = []
+
+        def take(data: bytes, _is_last: bool) -> bool:
+            taken.append(data)
+            return True
+
+        await line.answered(STREAM)
+        passing = asyncio.create_task(line.connection.pass_to(take, _no_room_needed))
+        await settle()
+        for data in (b"1\r\na\r\n", b"1\r\nb\r\n", b"1\r\nno end\r\n"):
+            line.connection.data_received(data)
+        with pytest.raises(UpstreamProtocolError):
+            await passing
+        assert b"".join(taken).startswith(b"ab")
+
+    run(scenario())
+
+
 def test_a_long_answer_to_a_slow_client_leaves_its_connection_reading() -> None:
     async def scenario() -> None:
         line = Line()

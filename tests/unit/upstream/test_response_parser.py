@@ -60,6 +60,41 @@ def test_several_chunks_that_are_there_are_taken_together() -> None:
     assert (parser.take(), parser.complete) == (b"ab", False)
 
 
+STREAM_HEAD = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "is_between"),
+    [
+        ((STREAM_HEAD,), False),  # the parser has not yet said that chunks are what comes
+        ((STREAM_HEAD, b"1\r\na\r\n"), True),
+        ((STREAM_HEAD + b"1\r\na\r\n2\r\nbc\r\n",), True),
+        ((STREAM_HEAD, b"1\r\na\r"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n4"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n4\r"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n4\r\n"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n4;x=y\r\n"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n4\r\n\r\n"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n", b"4"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n0\r\n"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n0\r\nX-Trailer: 1\r\n"), False),
+        ((STREAM_HEAD, b"1\r\na\r\n0\r\n\r\n"), False),
+        ((COUNTED,), False),
+        ((OK + b"\r\n1\r\na\r\n",), False),
+    ],
+)
+def test_only_where_a_chunk_may_begin_is_between_chunks(
+    pieces: tuple[bytes, ...], is_between: bool
+) -> None:
+    assert fed(*pieces).is_between_chunks is is_between
+
+
+def test_a_new_response_is_not_between_the_chunks_of_the_last() -> None:
+    parser = fed(CHUNKED)
+    parser.begin(is_head_request=False)
+    assert not parser.is_between_chunks
+
+
 def test_trailers_change_no_header() -> None:
     parser = fed(CHUNKED)
     assert parser.complete
