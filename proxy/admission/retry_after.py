@@ -11,7 +11,8 @@ at one moment, since all that lies between 1 and 1.5 rounds up to 2.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
@@ -20,16 +21,14 @@ SHORTEST_S = 1.0
 LONGEST_S = 55.0
 _LEAST_FACTOR = 0.5
 _MOST_FACTOR = 1.5
-_SHORTEST_MEAN_S = SHORTEST_S / _LEAST_FACTOR
-_LONGEST_MEAN_S = LONGEST_S / _MOST_FACTOR
-_LONGEST_MS = int(LONGEST_S * 1000)
 
 # Before anything has been served nobody can tell; a few seconds spread the retries without
 # sending anyone away for a minute.
 _UNKNOWN_WAIT_S = 3.0
 
 
-class RetryAfter(NamedTuple):  # made in a fifth of the time of a frozen dataclass
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
     """`seconds` is for Retry-After, `milliseconds` for retry-after-ms: one moment, rounded up."""
 
     seconds: int
@@ -38,8 +37,8 @@ class RetryAfter(NamedTuple):  # made in a fifth of the time of a frozen datacla
 
 def draw_retry_after(expected_wait_s: float, rng: random.Random) -> RetryAfter:
     """`expected_wait_s` of math.inf means unknown."""
-    expected_s = _UNKNOWN_WAIT_S if expected_wait_s == math.inf else expected_wait_s
-    bounded_s = min(max(expected_s, _SHORTEST_MEAN_S), _LONGEST_MEAN_S)
+    expected_s = _UNKNOWN_WAIT_S if math.isinf(expected_wait_s) else expected_wait_s
+    bounded_s = min(max(expected_s, SHORTEST_S / _LEAST_FACTOR), LONGEST_S / _MOST_FACTOR)
     drawn_s = rng.uniform(bounded_s * _LEAST_FACTOR, bounded_s * _MOST_FACTOR)
-    milliseconds = min(math.ceil(drawn_s * 1000), _LONGEST_MS)
-    return RetryAfter(-(-milliseconds // 1000), milliseconds)
+    milliseconds = min(math.ceil(drawn_s * 1000), int(LONGEST_S * 1000))
+    return RetryAfter(math.ceil(milliseconds / 1000), milliseconds)

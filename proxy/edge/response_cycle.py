@@ -23,9 +23,9 @@ BODY_FOLLOWS: Final = "sluice.body_follows"
 """Key in a response start event: the first body event is sent without waiting for anything."""
 
 _BODILESS: Final = frozenset({204, 304})
-_STATUS_LINES: Final = {status: line.rstrip() for status, line in STATUS_LINE.items()}
-_CONNECTION_CLOSE: Final = (b"connection", b"close")
-_CHUNKED: Final = (b"transfer-encoding", b"chunked")
+_PARTS_OF_A_FIELD: Final = 4
+_CONNECTION_CLOSE: Final = (b"connection", b": ", b"close", b"\r\n")
+_CHUNKED: Final = (b"transfer-encoding", b": ", b"chunked", b"\r\n")
 
 
 class ResponseCycle(RequestResponseCycle):
@@ -87,10 +87,7 @@ class ResponseCycle(RequestResponseCycle):
         if not self.disconnected:
             if not self.response_started or self.response_complete:
                 raise RuntimeError("a piece of a body out of place")
-            if self.chunked_encoding and body and more_body and not self._head:
-                self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))  # most pieces by far
-            else:
-                self._send_body(body, more_body)
+            self._send_body(body, more_body)
         return not self.flow.write_paused
 
     def _send_start(self, message: Any) -> None:  # noqa: ANN401 - as above
@@ -103,10 +100,11 @@ class ResponseCycle(RequestResponseCycle):
             self.transport.write(head)
 
     def _encode_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-        fields = list(headers)
+        parts: list[bytes] = [STATUS_LINE[status]]
         length: int | None = None
         says_close = False
-        for name, value in fields:
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
             size = len(name)
             if size == 14 and name.lower() == b"content-length":
                 length = int(value)
@@ -116,13 +114,13 @@ class ResponseCycle(RequestResponseCycle):
         if self.ends_with_connection or not self.keep_alive:
             self.keep_alive = False
             if not says_close:
-                fields.append(_CONNECTION_CLOSE)
+                parts += _CONNECTION_CLOSE
         self._choose_framing(status, length)
         if self.chunked_encoding:
-            fields.append(_CHUNKED)
-        # One join of joins costs half of what adding up the parts does (1.1 us, 2026-12).
-        head = b"\r\n".join((_STATUS_LINES[status], *map(b": ".join, fields), b"", b""))
-        lines = len(fields) + 2
+            parts += _CHUNKED
+        parts.append(b"\r\n")
+        head = b"".join(parts)
+        lines = (len(parts) - 2) // _PARTS_OF_A_FIELD + 2
         if head.count(b"\n") != lines or head.count(b"\r") != lines:
             raise RuntimeError("a header field that would not be read as it was meant")
         return head
@@ -141,10 +139,9 @@ class ResponseCycle(RequestResponseCycle):
             piece = body
             if not self.ends_with_connection:
                 self._count(len(body), more_body)
-        if self._head:
-            piece, self._head = self._head + piece, b""
-        if piece:
-            self.transport.write(piece)
+        head, self._head = self._head, b""
+        if head or piece:
+            self.transport.write(head + piece)
         if not more_body:
             self._complete()
 
