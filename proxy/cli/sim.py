@@ -111,6 +111,7 @@ def sim(host: str, port: int, exit_with_stdin: bool, **chosen: object) -> None:
     It schedules as vLLM's V1 engine does and takes the time that a GPU would take, so that load
     tests, limits and alerts can be tried without one. While it runs, `POST /sim/fault` with the
     written form of a fault as its body lets the fault set in; an empty body ends all faults.
+    `GET /sim/gpu` tells its card's memory as nvidia-smi would, and `sluice record` records that.
 
     \b
     Examples:

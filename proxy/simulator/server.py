@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
 FAULT_PATH = "/sim/fault"
+GPU_PATH = "/sim/gpu"
 
 _GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 
@@ -71,6 +72,7 @@ _ROUTES: Mapping[str, Mapping[str, Handler]] = {
     "/detokenize": {"POST": small.detokenize},
     "/v1/messages/count_tokens": {"POST": messages.count_message_tokens},
     FAULT_PATH: {"POST": small.inject_fault},
+    GPU_PATH: {"GET": small.gpu},
     **{path: {"POST": handler} for path, handler in _WORKING.items()},
 }
 

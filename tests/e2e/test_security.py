@@ -73,6 +73,7 @@ CONTROL_PATHS = (
     "/tokenizer_info",
     "/v1/realtime",
     "/sim/fault",
+    "/sim/gpu",
     "/docs",
     "/docs/oauth2-redirect",
     "/redoc",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from proxy.simulator.bodies import DetokenizeBody, TokenizeBody, TokenizeTextBody, read_body
@@ -9,6 +10,7 @@ from proxy.simulator.errors import unreadable
 from proxy.simulator.faults import parse_fault
 from proxy.simulator.log_lines import VLLM_VERSION
 from proxy.simulator.metrics_page import CONTENT_TYPE, metrics_page
+from proxy.simulator.nvidia_smi import nvidia_smi_csv
 from proxy.simulator.prompting import conversation_text
 from proxy.simulator.text import detokenize as text_of
 from proxy.simulator.text import tokenize as ids_of
@@ -83,6 +85,12 @@ async def detokenize(service: Service, exchange: Exchange) -> None:
     body = read_body(DetokenizeBody, exchange)
     service.check_model(body.model)
     await exchange.json(200, {"prompt": text_of(body.tokens)})
+
+
+async def gpu(service: Service, exchange: Exchange) -> None:
+    """Not vLLM's: what nvidia-smi would show of the simulated card, in its CSV form."""
+    page = nvidia_smi_csv(service.options.memory, service.engine.snapshot(), time.time())
+    await exchange.answer(200, page.encode(), b"text/csv; charset=utf-8")
 
 
 async def inject_fault(service: Service, exchange: Exchange) -> None:

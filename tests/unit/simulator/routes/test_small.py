@@ -35,6 +35,16 @@ def test_health_has_no_body() -> None:
     assert got(b"/health") is got(b"/ping") is None
 
 
+def test_the_simulated_cards_memory_is_told_as_nvidia_smi_does() -> None:
+    async def scenario() -> str:
+        async with simulated() as server:
+            return (await server.get(b"/sim/gpu")).body.decode()
+
+    header, row = run(scenario()).splitlines()
+    assert header.startswith("timestamp, index, name, memory.used [MiB]")
+    assert row.endswith("%")
+
+
 def test_it_says_that_it_is_vllm_032() -> None:
     assert got(b"/version") == {"version": "0.32.0"}
 
