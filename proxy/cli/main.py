@@ -10,7 +10,18 @@ from proxy import __version__
 from proxy.config import SettingsError
 
 # Each lives in the module of its name, as a click command of that name.
-_COMMANDS = ("serve", "check", "demo", "sim", "compare", "tune", "doctor", "plan")
+_COMMANDS = (
+    "serve",
+    "check",
+    "demo",
+    "sim",
+    "replay",
+    "compare",
+    "tune",
+    "doctor",
+    "record",
+    "plan",
+)
 
 _EXAMPLES = """\b
 Examples:
