@@ -70,6 +70,8 @@ class Load:
     slo_ttft_s: float | None = None
     slo_tpot_s: float | None = None
     slo_e2e_s: float | None = None
+    client: str = "openai-python"
+    abandon_after: str | None = None
 
     @property
     def hash(self) -> str:

@@ -38,6 +38,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None = None
     versions: dict[str, str] = {}
     notes: list[str] = []
+    generator: dict[str, float] = {}
+    """What it costs to trust the figures: how late the load generator was itself, and how far the
+    prompts were from the lengths that were asked for."""
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
