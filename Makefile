@@ -10,6 +10,8 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 STORM_ARGS ?=
 
+IN_PROCESS_TESTS := $(addprefix tests/,architecture bench properties scenarios unit)
+
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 BIN := $(VENV)/bin
@@ -20,17 +22,23 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-vllm bench storm lint format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-vllm bench storm lint format ci lock clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
 
 run: $(RUN_STAMP) ## the gateway, in front of SLUICE_UPSTREAM_URLS or of a simulated engine
 	@scripts/print_try_it.sh $(if $(UPSTREAM_IS_SET),,simulated)
 	@exec $(BIN)/sluice serve $(SERVE_OPTIONS)
 
-test: $(DEV_STAMP) ## every test but those that need a real vLLM
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: test-in-process test-sockets ## every test but those that need a real vLLM
+
+# Side by side, for they ask nothing of the clock. Whatever is not named here runs with the others.
+test-in-process: $(DEV_STAMP) ## those that need no process but their own
+	$(BIN)/python -m pytest -n auto --dist worksteal $(IN_PROCESS_TESTS) $(PYTEST_ARGS)
+
+test-sockets: $(DEV_STAMP) ## those with real sockets and processes, one at a time
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(IN_PROCESS_TESTS)) $(PYTEST_ARGS)
 
 test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed beside the project
 	scripts/setup_vllm.sh

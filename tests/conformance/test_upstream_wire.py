@@ -177,7 +177,9 @@ def test_cookies_of_the_engine_are_not_sent_back_to_it(client: UpstreamClient) -
 
 
 @every_client
-@pytest.mark.parametrize("coded", [gzip.compress(b"hello" * 99), zlib.compress(b"x"), b"not gzip"])
+@pytest.mark.parametrize(
+    "coded", [gzip.compress(b"hello" * 99, mtime=0), zlib.compress(b"x"), b"not gzip"]
+)
 def test_a_coded_body_passes_untouched(client: UpstreamClient, coded: bytes) -> None:
     async def answer(exchange: Exchange) -> None:
         exchange.respond(coded, headers=[("content-encoding", "gzip")])

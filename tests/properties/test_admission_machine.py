@@ -12,6 +12,7 @@ import contextlib
 import math
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -369,6 +370,9 @@ class ClosingMachine(AdmissionMachine):
         self.controller.drain()
         assert self.model.waiting == []
 
+
+# Each is one test of many steps: 10 s on a quiet machine, and the usual 20 s would not do on another.
+pytestmark = pytest.mark.timeout(180)
 
 TestAdmission = AdmissionMachine.TestCase
 TestAdmission.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
