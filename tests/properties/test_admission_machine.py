@@ -371,7 +371,7 @@ class ClosingMachine(AdmissionMachine):
         assert self.model.waiting == []
 
 
-# Each is one test of many steps: 10 s on a quiet machine, and the usual 20 s would not do on another.
+# Each is one test of many steps: 10 s on a quiet machine, more than the usual 20 s on a busy one.
 pytestmark = pytest.mark.timeout(180)
 
 TestAdmission = AdmissionMachine.TestCase
