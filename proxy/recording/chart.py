@@ -43,7 +43,8 @@ class Chart:
                 yield f"{name} {line.said(line.peak)}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = Table(box=None, pad_edge=False, title=self.title, title_justify="left")
+        yield Text(self.title, "italic")
+        table = Table(box=None, pad_edge=False)
         for title in ("", "", "now", "peak"):
             table.add_column(title, justify="right" if title else "left", no_wrap=True)
         width = max(10, options.max_width - _BESIDE)

@@ -27,6 +27,8 @@ class RecordedFigures:
 
     def add(self, sample: MemorySample) -> None:
         extra = sample.extra
+        if not extra:
+            return
         for name in _PEAKS:
             value = extra.get(name)
             if value is not None and value > self.peaks.get(name, -1.0):

@@ -208,7 +208,7 @@ def _told(cell: str) -> str | None:
 
 def _moment(row: Row, columns: Columns) -> float | None:
     for place in (columns.unix_time, columns.time):
-        moment = moment_of(_cell(row, place))
+        moment = None if place is None else moment_of(row[place])
         if moment is not None and math.isfinite(moment):
             return moment
     return None
