@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from proxy.replay.traces.problem import BadLineError, BadTraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
+    from io import BufferedReader
     from pathlib import Path
     from typing import IO, TypeVar
 
@@ -35,10 +35,10 @@ class TraceLines:
         self.cut_off = False
         self._unfinished = False
 
-    def __iter__(self) -> Iterator[tuple[int, str]]:
+    def __iter__(self) -> Generator[tuple[int, str]]:
         number = 0
         try:
-            with closing(self._open()) as file:
+            with self.path.open("rb") as raw, _unpacked(raw) as file:
                 while line := file.readline(_LONGEST_LINE):
                     number += 1
                     self._unfinished = not line.endswith(b"\n")
@@ -59,18 +59,16 @@ class TraceLines:
                 return None
             raise BadTraceError(f"{self.path}, line {number}: {error}") from None
 
-    def _open(self) -> IO[bytes]:
-        file = self.path.open("rb")
-        packed = file.peek(2)[:2] == _GZIP
-        if not packed:
-            return file
-        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
-
     def _text(self, line: bytes, number: int) -> str:
         if len(line) == _LONGEST_LINE:
             raise BadTraceError(f"{self.path}, line {number}: longer than {_LONGEST_LINE} bytes")
         text = line.decode("utf-8-sig" if number == 1 else "utf-8", "replace")
         return text.strip()
+
+
+def _unpacked(raw: BufferedReader) -> IO[bytes]:
+    packed = raw.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
 
 
 def _said(error: Exception) -> str:

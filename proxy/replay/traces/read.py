@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from proxy.replay.traces.azure import is_azure, read_azure
@@ -25,7 +26,8 @@ _KNOWN = (
 def read_trace(path: Path, window: Window | None = None, unit: TimeUnit | None = None) -> Trace:
     """`unit` overrules what is found out about times that have no unit of their own. Raises
     BadTraceError."""
-    first = next((text for _, text in TraceLines(path)), None)
+    with closing(iter(TraceLines(path))) as looked_at:
+        first = next((text for _, text in looked_at), None)
     if first is None:
         raise BadTraceError(f"{path}: empty")
     lines = TraceLines(path)

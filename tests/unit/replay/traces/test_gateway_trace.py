@@ -1,0 +1,79 @@
+"""Our own trace: what clients wanted, with sizes told or made up."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from proxy.replay.traces.read import read_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.replay.traces.trace import Trace
+
+
+def _line(offset_s: float, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
+    return {
+        "v": 1,
+        "arrived_wall_s": 1000.0 + offset_s,
+        "offset_s": offset_s,
+        "route": "chat_completions",
+        "outcome": "ok",
+        "status": 200,
+        "seats": 1,
+        "body_bytes": 550,
+        "response_bytes": 2200,
+        "stream": True,
+        "attempt": 0,
+        "queue_wait_s": 0.0,
+        "ttfb_s": 0.1,
+        "duration_s": 1.0,
+        **changes,
+    }
+
+
+def _read(path: Path, *lines: dict[str, Any]) -> Trace:
+    file = path / "t.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read_trace(file)
+
+
+def test_first_tries_of_generations_are_replayed_in_order_of_arrival(tmp_path: Path) -> None:
+    trace = _read(
+        tmp_path,
+        _line(3.0),
+        _line(1.0, outcome="shed", status=503),
+        _line(2.0, attempt=1),
+        _line(2.5, route="embeddings"),
+        _line(2.6, outcome="client_error", status=400),
+    )
+    assert [arrival.at_s for arrival in trace.arrivals] == [0.0, 2.0]
+    assert trace.notes[:3] == (
+        "1 requests that generate nothing left out",
+        "1 requests that were wrong left out",
+        "1 retries (the replay's clients retry by themselves) left out",
+    )
+
+
+def test_version_1_has_no_tokens_so_they_are_made_up_from_bytes(tmp_path: Path) -> None:
+    (arrival,) = _read(tmp_path, _line(0)).arrivals
+    assert (arrival.prompt_tokens, arrival.output_tokens) == (100, 10)
+
+
+def test_tokens_that_were_told_are_taken_and_teach_the_others(tmp_path: Path) -> None:
+    told = _line(0, v=2, prompt_bytes=400, prompt_tokens=200, output_tokens=22)
+    first, second = _read(tmp_path, told, _line(1, prompt_bytes=400)).arrivals
+    assert (first.prompt_tokens, first.output_tokens) == (200, 22)
+    assert (second.prompt_tokens, second.output_tokens) == (200, 22)
+
+
+def test_a_refused_request_wanted_its_max_tokens_or_what_others_got(tmp_path: Path) -> None:
+    refused = {"outcome": "shed", "status": 503, "response_bytes": 90}
+    lines = [_line(0), _line(1, **refused, max_tokens=77), _line(2, **refused)]
+    assert [a.output_tokens for a in _read(tmp_path, *lines).arrivals] == [10, 77, 10]
+
+
+def test_after_a_restart_the_wall_clock_counts(tmp_path: Path) -> None:
+    trace = _read(tmp_path, _line(5.0), _line(0.0, arrived_wall_s=1100.0))
+    assert [arrival.at_s for arrival in trace.arrivals] == [0.0, 95.0]
