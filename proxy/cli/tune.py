@@ -27,14 +27,15 @@ from proxy.replay.report.tuning_page import render_tuning
 from proxy.replay.synthetic.specification import BadSpecificationError, duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from proxy.replay.limit_curve import LimitPoint
     from proxy.replay.limit_search import Recommendation
     from proxy.replay.result import ReplayResult
 
 _NOTHING_GOOD, _INTERRUPTED = 3, 130
-_BAR_CELLS = 24
+_BAR_CELLS = 16
+_CLIFF = 0.25
 # Of each trial: a gateway and a replay start and end.
 _BESIDE_S = 4.0
 
@@ -110,7 +111,7 @@ def tune(
     interrupted = _run(search, url, replay_options, trials, span, max_trials)
     curve = limit_curve(trials)
     found = search.recommendation()
-    findings = list(_findings(found, span, trials, interrupted=interrupted))
+    findings = list(_findings(found, span, curve, trials, interrupted=interrupted))
     if as_json:
         click.echo(json.dumps(_as_json(found, findings, curve)))
     else:
@@ -212,7 +213,8 @@ def _duration(seconds: float) -> str:
 def _findings(
     found: Recommendation | None,
     span: Range,
-    trials: dict[int, list[ReplayResult]],
+    curve: Sequence[LimitPoint],
+    trials: Mapping[int, Sequence[ReplayResult]],
     *,
     interrupted: bool,
 ) -> Iterator[str]:
@@ -228,6 +230,8 @@ def _findings(
             f"As good within noise: {', '.join(others)}. The smallest is recommended, for it "
             "leaves the engine the most room."
         )
+    if cliff := _cliff(found.limit, curve):
+        yield cliff
     if found.limit == span.high:
         yield f"{span.high} is the largest limit that was allowed: a larger one may be better."
     if found.limit == span.low and span.low > 1:
@@ -235,13 +239,28 @@ def _findings(
             f"{span.low} is the smallest limit that was allowed, and as good as any: the load may "
             "be too light to tell limits apart."
         )
-    last = next(reversed(trials.values()))[-1]
-    objective = last.objective
+    objective = trials[found.limit][-1].objective
     if (objective.ttft_s, objective.tpot_s, objective.e2e_s) == (None, None, None):
         yield (
             "There was no objective, so every whole answer counts as good, however late it was: "
             "state one with the options of sluice replay."
         )
+
+
+def _cliff(limit: int, curve: Sequence[LimitPoint]) -> str | None:
+    """Beyond some limits an objective is missed by all at once, not by some."""
+    at = next(i for i, point in enumerate(curve) if point.limit == limit)
+    if at + 1 == len(curve):
+        return None
+    here, above = curve[at], curve[at + 1]
+    if above.goodput_per_s > here.goodput_per_s * (1 - _CLIFF):
+        return None
+    text = f"It is close to a cliff: {above.limit} has {above.goodput_per_s:.3g} good requests/s."
+    if at > 0:
+        below = curve[at - 1]
+        given_up = 1 - below.goodput_per_s / here.goodput_per_s
+        text += f" {below.limit} keeps a margin and gives up {max(given_up, 0):.0%}."
+    return text
 
 
 def _as_json(
@@ -270,10 +289,10 @@ def _print(
 def _table(curve: Sequence[LimitPoint], found: Recommendation | None) -> Table:
     table = Table(title="Goodput over the limit")
     for name in ("limit", "trials", "good/s"):
-        table.add_column(name, justify="right")
-    table.add_column("")
-    for name in ("lowest to highest", "tokens/s", "first token p95", "per token p95", "shed"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=_BAR_CELLS)
+    for name in ("tokens/s", "TTFT p95", "TPOT p95", "shed"):
+        table.add_column(name, justify="right", no_wrap=True)
     highest = max(point.goodput_per_s for point in curve) or 1.0
     for point in curve:
         chosen = found is not None and point.limit == found.limit
@@ -285,13 +304,12 @@ def _cells(point: LimitPoint, highest: float) -> Sequence[str]:
     return (
         str(point.limit),
         str(point.trials),
-        f"{point.goodput_per_s:.3f}",
+        f"{point.goodput_per_s:.3g}",
         "█" * round(_BAR_CELLS * point.goodput_per_s / highest),
-        f"{point.lowest_per_s:.3f} to {point.highest_per_s:.3f}",
         f"{point.throughput_tokens_per_s:,.0f}",
         "-" if point.ttft_p95_s is None else f"{point.ttft_p95_s:.2f} s",
         "-" if point.tpot_p95_s is None else f"{point.tpot_p95_s * 1000:.1f} ms",
-        f"{point.shed_share:.1%}",
+        f"{point.shed_share:.0%}",
     )
 
 

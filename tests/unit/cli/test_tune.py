@@ -63,7 +63,7 @@ def test_the_knee_is_recommended(run_tune: RunTune) -> None:
 def test_a_table_shows_the_curve(run_tune: RunTune) -> None:
     result = run_tune(knee_at_16, "--between", "2", "64")
     assert "Recommended: SLUICE_MAX_IN_FLIGHT=1" in result.stdout
-    assert "█" * 24 in result.stdout
+    assert "█" * 16 in result.stdout
     assert "at most 18 replays" in result.stderr
 
 
@@ -78,6 +78,16 @@ def test_a_table_shows_the_curve(run_tune: RunTune) -> None:
 )
 def test_what_is_to_be_doubted_is_said(run_tune: RunTune, replay: Replay, said: str) -> None:
     assert said in run_tune(replay, "--between", "4", "16").stdout
+
+
+def test_a_cliff_beside_the_recommended_limit_is_pointed_out(run_tune: RunTune) -> None:
+    def cliff_above_16(limit: int) -> ReplayResult:
+        return knee_at_16(limit if limit <= 16 else 1)
+
+    stdout = run_tune(cliff_above_16, "--between", "2", "64").stdout
+    assert "It is close to a cliff: " in stdout
+    assert "keeps a margin and gives up " in stdout
+    assert "cliff" not in run_tune(knee_at_16, "--between", "2", "32").stdout
 
 
 def test_nothing_good_is_an_exit_code(run_tune: RunTune) -> None:
