@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _WORSE, _UNREADABLE, _DIFFERENT_LOADS = 1, 2, 3
 _STYLES = {Judgement.BETTER: "green", Judgement.WORSE: "red"}
 _FILE = click.Path(path_type=Path)
+# A terminal with room for the intervals of either run.
+_WIDE = 120
+_BARE = frozenset({Unit.SHARE, Unit.RATIO})
 
 
 @click.command()
@@ -138,51 +142,57 @@ def _print(
     runs: tuple[ReplayResult, ReplayResult],
 ) -> None:
     console = Console(highlight=False)
-    console.print(_table(comparison, runs))
+    console.print(_table(comparison, runs, wide=console.width >= _WIDE))
     for reading in readings:
         console.print(Text(reading.text, style="bold"))
         if reading.advice:
             console.print(Text(f"  {reading.advice}"))
 
 
-def _table(comparison: Comparison, runs: tuple[ReplayResult, ReplayResult]) -> Table:
+def _table(comparison: Comparison, runs: tuple[ReplayResult, ReplayResult], *, wide: bool) -> Table:
+    """Where it is narrow, only the changes have their intervals."""
     offered = " and ".join(str(run.offered) for run in runs)
     blocks = comparison.blocks
+    caption = f"[low, high]: 95 % intervals, {blocks.count} blocks of {blocks.length_s:.1f} s"
     table = Table(
         title=f"{offered} requests of one load",
-        caption=f"[low, high]: 95 % intervals, {blocks.count} blocks of {blocks.length_s:.1f} s",
+        caption=Text(caption),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for name in ("A", "B", "change"):
-        table.add_column(name, justify="right")
-    table.add_column("B is")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("B is", no_wrap=True)
     for row in comparison.rows.values():
         if row.a.value or row.b.value:
-            table.add_row(*_cells(row), style=_STYLES.get(row.judgement))
+            table.add_row(*_cells(row, wide=wide), style=_STYLES.get(row.judgement))
     return table
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, *, wide: bool) -> list[str]:
     unit = row.metric.unit
     label = row.metric.label if unit in _BARE else f"{row.metric.label}, {unit.value}"
-    change = row.change
-    if change.value is None:
-        changed = "-"
-    else:
-        suffix = " pt" if unit is Unit.SHARE else " %"
-        changed = f"{change.value * 100:+.1f}{suffix}{_bounds(change.interval, 100, '+.1f')}"
-    return [label, _written(row.a, unit), _written(row.b, unit), changed, str(row.judgement)]
+    values = [_written(estimate, unit, wide=wide) for estimate in (row.a, row.b)]
+    judged = "noise" if row.judgement is Judgement.NOISE else str(row.judgement)
+    return [label, *values, _changed(row), judged]
 
 
-_BARE = frozenset({Unit.SHARE, Unit.RATIO})
+def _changed(row: Row) -> str:
+    if row.change.value is None:
+        return "-"
+    suffix = " pt" if row.metric.unit is Unit.SHARE else " %"
+    bounds = _bounds(row.change.interval, 100, "+.1f")
+    return f"{row.change.value * 100:+.1f}{suffix}{bounds}"
 
 
-def _written(estimate: Estimate, unit: Unit) -> str:
+def _written(estimate: Estimate, unit: Unit, *, wide: bool) -> str:
     if estimate.value is None:
         return "-"
     factor, suffix = (100, " %") if unit is Unit.SHARE else (1, "")
-    form = _form(estimate.value * factor)
-    return f"{estimate.value * factor:{form}}{suffix}{_bounds(estimate.interval, factor, form)}"
+    form = ".1f" if unit is Unit.SHARE else _form(estimate.value)
+    bounds = _bounds(estimate.interval, factor, form) if wide else ""
+    return f"{estimate.value * factor:{form}}{suffix}{bounds}"
 
 
 def _bounds(interval: Interval | None, factor: float, form: str) -> str:
@@ -198,4 +208,6 @@ def _form(value: float) -> str:
         return ".0f"
     if size >= 10:
         return ".1f"
-    return ".2f" if size >= 1 else ".4f"
+    if size >= 1:
+        return ".2f"
+    return ".3f" if size >= 0.1 else ".4f"

@@ -52,9 +52,9 @@ _PERCENTILES = {
     "e2e_s": (50, 95, 99),
 }
 _TIME_LABELS = {
-    "ttft_s": "time to first token",
-    "tpot_s": "time per output token",
-    "itl_s": "time between tokens",
+    "ttft_s": "first token",
+    "tpot_s": "per token",
+    "itl_s": "between tokens",
     "e2e_s": "whole request",
 }
 METRICS: tuple[Metric, ...] = (
@@ -66,7 +66,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("abandoned", "abandoned", Unit.SHARE, Better.LOWER),
     Metric("amplification", "tries per request", Unit.RATIO, Better.LOWER),
     *(
-        Metric(f"{name}.p{p}", f"{label}, p{p}", Unit.SECONDS, Better.LOWER)
+        Metric(f"{name}.p{p}", f"{label} p{p}", Unit.SECONDS, Better.LOWER)
         for name, label in _TIME_LABELS.items()
         for p in _PERCENTILES[name]
     ),

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def run_compare(tmp_path: Path) -> Compare:
-    def run(a: ReplayResult, b: ReplayResult, *options: str) -> Result:
+    def run(a: ReplayResult, b: ReplayResult, *options: str, columns: str = "160") -> Result:
         paths = [tmp_path / "a.json", tmp_path / "b.json"]
         for path, result in zip(paths, (a, b), strict=True):
             write_result(result, path)
-        environment = {"COLUMNS": "160"}
+        environment = {"COLUMNS": columns}
         return CliRunner(env=environment).invoke(compare, [*map(str, paths), *options])
 
     return run
@@ -43,6 +43,15 @@ def test_a_table_and_a_verdict_are_printed(run_compare: Compare) -> None:
     assert "goodput, requests/s" in result.output
     assert "Goodput is -" in result.output
     assert "worse" in result.output
+
+
+def test_a_narrow_terminal_has_the_intervals_of_the_changes_only(run_compare: Compare) -> None:
+    wide = run_compare(SAME, SHEDS_MORE).output
+    narrow = run_compare(SAME, SHEDS_MORE, columns="80").output
+    assert "[low, high]: 95 % intervals" in wide
+    assert wide.count("[") > narrow.count("[") > 10
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "…" not in narrow
 
 
 def test_what_neither_run_had_is_no_row(run_compare: Compare) -> None:

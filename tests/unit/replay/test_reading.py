@@ -71,7 +71,7 @@ def test_latency_and_throughput_are_read_together(
 
 def test_what_differs_at_the_same_goodput_is_listed() -> None:
     text = read_comparison(comparison({"ttft_s.p50": -0.1}))[0].text
-    assert "time to first token, p50 better (-10.0 %, 95 % interval -11.1 to -8.9)" in text
+    assert "first token p50 better (-10.0 %, 95 % interval -11.1 to -8.9)" in text
 
 
 def test_noise_says_how_large_a_difference_may_hide_in_it() -> None:
