@@ -37,19 +37,23 @@ class Answer(Protocol):
     def output_tokens(self) -> int: ...
 
 
+_NOTHING = msgspec.Raw()
+_LONGEST_EMPTY = len("null")
+
+
 class _Delta(msgspec.Struct, gc=False):
     role: str | None = None
     content: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
-    tool_calls: msgspec.Raw | None = None
+    tool_calls: msgspec.Raw = _NOTHING
 
     @property
     def has_text(self) -> bool:
         """The first event of a chat only says whose turn it is."""
         if self.content or self.reasoning or self.reasoning_content:
             return True
-        return self.tool_calls is not None and len(self.tool_calls) > len("[]")
+        return len(self.tool_calls) > _LONGEST_EMPTY
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -66,11 +70,10 @@ class _Counts(msgspec.Struct, gc=False):
 class _Event(msgspec.Struct, gc=False):
     choices: list[_Choice] = []
     usage: _Counts | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = _NOTHING
 
 
 _decode = msgspec.json.Decoder(_Event).decode
-_NULL = b"null"
 
 
 class StreamedAnswer:
@@ -117,7 +120,7 @@ class StreamedAnswer:
         except msgspec.MsgspecError:
             self._finished |= payload.strip() == b"[DONE]"
             return
-        if event.error is not None and event.error != _NULL:
+        if len(event.error) > _LONGEST_EMPTY:
             self.broken = True
         if event.usage is not None:
             self._counts = event.usage
