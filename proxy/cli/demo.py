@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -17,8 +16,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from proxy.cli.beside import child_serving_url, simulated_engine_beside
-from proxy.replay.sdk_client import Patience
-from proxy.replay.storm import Storm, StormSummary, run_storm, summarize
+from proxy.replay.client.requester import Patience
+from proxy.replay.client.retry_rules import PROFILES
+from proxy.replay.storm import Storm, StormSummary, run_storm, summarize_storm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,8 @@ def demo(rate: float, seconds: float, timeout: float, retries: int, as_json: boo
       sluice demo
       sluice demo --rate 80 --seconds 30
     """
-    storm = Storm("/v1/completions", _BODY, rate, seconds, Patience(timeout, retries))
+    patience = Patience(PROFILES["openai-python"], timeout, retries)
+    storm = Storm("/v1/completions", _BODY, rate, seconds, patience)
     with (
         simulated_engine_beside(_MAX_NUM_SEQS, quiet=True) as alone,
         simulated_engine_beside(_MAX_NUM_SEQS, quiet=True) as engine,
@@ -89,11 +90,11 @@ async def _both(
 
         async def one(name: str, url: str) -> StormSummary:
             bar = bars.add_task(name, total=expected)
-            stories = await run_storm(
-                url, storm, random.Random(_SEED), lambda ended: bars.update(bar, completed=ended)
+            records = await run_storm(
+                url, storm, _SEED, lambda ended: bars.update(bar, completed=ended)
             )
-            bars.update(bar, total=len(stories))
-            return summarize(stories, storm.duration_s, storm.patience.timeout_s)
+            bars.update(bar, total=len(records))
+            return summarize_storm(records, storm.duration_s, storm.patience.timeout_s)
 
         names = ("engine alone", "engine behind Sluice")
         summaries = await asyncio.gather(*map(one, names, (alone, behind_sluice)))

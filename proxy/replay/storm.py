@@ -1,21 +1,33 @@
-"""An open-loop storm of SDK-like clients: arrivals do not wait for answers."""
+"""A storm of one request over and over, for `sluice demo`: a Poisson load without a trace."""
 
 from __future__ import annotations
 
-import asyncio
+import random
 import statistics
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import httpx
+import msgspec
 
-from proxy.replay.sdk_client import Patience, Story, ask
+from proxy.replay.arrival import Arrival
+from proxy.replay.client.open_loop import play
+from proxy.replay.client.requester import Requester
+from proxy.replay.client.tally import Tally
+from proxy.replay.outcome import Fate
+from proxy.replay.request_times import Objective, e2e_s, is_good
+from proxy.replay.synthetic.arrival_process import GammaBursts
+from proxy.upstream.address import UpstreamAddress
+from proxy.upstream.pool import ConnectionPool
+from proxy.upstream.port import UpstreamTimeouts
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Mapping, Sequence
 
-_UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    from proxy.replay.client.requester import Patience
+    from proxy.replay.outcome import RequestRecord
+
+_REFUSALS = frozenset({429, 503})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,49 +57,79 @@ class StormSummary:
 
 
 async def run_storm(
-    url: str, storm: Storm, rng: random.Random, progress: Callable[[int], None]
-) -> list[Story]:
-    """Every request's story, once the last client has its answer or has given up.
+    url: str, storm: Storm, seed: int, progress: Callable[[int], None]
+) -> list[RequestRecord]:
+    """What became of every request, once the last client has its answer or has given up.
 
     `progress` hears how many requests have ended.
     """
-    loop = asyncio.get_running_loop()
-    stories: list[Story] = []
+    address = UpstreamAddress.parse(url)
+    patience_s = storm.patience.timeout_s
+    pool = ConnectionPool(address, UpstreamTimeouts(patience_s, patience_s, patience_s))
+    records: list[RequestRecord] = []
+    began_s = time.monotonic()
 
-    async def one() -> None:
-        stories.append(await ask(client, storm.path, storm.body, storm.patience, rng))
-        progress(len(stories))
+    def clock() -> float:
+        return time.monotonic() - began_s
 
-    async with (
-        httpx.AsyncClient(
-            base_url=url,
-            limits=_UNLIMITED,
-            timeout=None,  # noqa: S113 - each try has its own, as the SDK's has
-            trust_env=False,
-        ) as client,
-        asyncio.TaskGroup() as clients,
-    ):
-        ends_at = loop.time() + storm.duration_s
-        arrives_at = loop.time() + rng.expovariate(storm.rate_per_s)
-        while arrives_at < ends_at:
-            await asyncio.sleep(max(0.0, arrives_at - loop.time()))
-            clients.create_task(one())
-            arrives_at += rng.expovariate(storm.rate_per_s)
-    return stories
+    def keep(record: RequestRecord) -> None:
+        records.append(record)
+        progress(len(records))
+
+    try:
+        await play(
+            _arrivals(storm, seed), _requester(pool, address, storm, seed, clock), clock, keep
+        )
+    finally:
+        await pool.aclose()
+    return records
 
 
-def summarize(stories: Sequence[Story], duration_s: float, slo_s: float) -> StormSummary:
-    """`duration_s` is how long requests arrived."""
-    good = sorted(s.duration_s for s in stories if s.answered and s.duration_s <= slo_s)
-    late = sum(s.answered and s.duration_s > slo_s for s in stories)
-    tries = sum(s.tries for s in stories)
-    return StormSummary(
-        offered=len(stories),
-        good=len(good),
-        late=late,
-        failed=len(stories) - len(good) - late,
-        refused_tries=sum(s.refused_tries for s in stories),
-        tries_per_request=tries / len(stories) if stories else 0.0,
-        good_per_s=len(good) / duration_s,
-        good_e2e_s=(statistics.median(good), good[int(len(good) * 0.99)]) if good else None,
+def _arrivals(storm: Storm, seed: int) -> list[Arrival]:
+    times_s = GammaBursts(storm.rate_per_s).times_s(storm.duration_s, random.Random(seed))
+    return [Arrival(at_s, 0, 0) for at_s in times_s]
+
+
+def _requester(
+    pool: ConnectionPool,
+    address: UpstreamAddress,
+    storm: Storm,
+    seed: int,
+    clock: Callable[[], float],
+) -> Requester:
+    body = msgspec.json.encode(storm.body)
+    return Requester(
+        pool,
+        address.target(storm.path.encode()),
+        [(b"host", address.authority), (b"content-type", b"application/json")],
+        lambda _arrival, _number: body,
+        storm.patience,
+        Tally(Objective()),
+        random.Random(seed),
+        clock,
+        time.time,
     )
+
+
+def summarize_storm(
+    records: Sequence[RequestRecord], duration_s: float, slo_s: float
+) -> StormSummary:
+    """`duration_s` is how long requests arrived."""
+    objective = Objective(e2e_s=slo_s)
+    good_s = sorted(e2e_s(record) for record in records if is_good(record, objective))
+    late = sum(record.fate is Fate.COMPLETED for record in records) - len(good_s)
+    tries = [one for record in records for one in record.tries]
+    return StormSummary(
+        offered=len(records),
+        good=len(good_s),
+        late=late,
+        failed=len(records) - len(good_s) - late,
+        refused_tries=sum(one.status in _REFUSALS for one in tries),
+        tries_per_request=len(tries) / len(records) if records else 0.0,
+        good_per_s=len(good_s) / duration_s,
+        good_e2e_s=_median_and_p99(good_s) if good_s else None,
+    )
+
+
+def _median_and_p99(ascending: Sequence[float]) -> tuple[float, float]:
+    return statistics.median(ascending), ascending[int(len(ascending) * 0.99)]

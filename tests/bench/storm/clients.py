@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from proxy.replay.sdk_client import retry_delay_s, should_retry
+from proxy.replay.client.retry_rules import PROFILES
 from tests.bench.storm.exchange import NO_ANSWER, TOKENS, completion_request, exchange
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ class Manner:
     max_retries: int
     heeds_should_retry: bool = True
 
-    def tries_again(self, answer: Answer, retries: int) -> bool:
+    def delay_s(self, answer: Answer, retries: int, rng: random.Random) -> float | None:
+        """How long such a client waits before it comes back; None when it does not."""
         if retries >= self.max_retries:
-            return False
-        return answer is NO_ANSWER or should_retry(answer.status, self._heard(answer.headers))
+            return None
+        heard = self._heard(answer.headers)
+        return _LIBRARY.delay_s(answer.status, heard, retries, rng, time.time())
 
     def _heard(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         if self.heeds_should_retry:
@@ -42,6 +45,7 @@ class Manner:
         return {name: value for name, value in headers.items() if name != "x-should-retry"}
 
 
+_LIBRARY = PROFILES["openai-python"]
 SDK = Manner("the OpenAI SDK", max_retries=2)
 DEAF = Manner("deaf to x-should-retry", max_retries=2, heeds_should_retry=False)
 ONCE = Manner("never retry", max_retries=0)
@@ -107,9 +111,10 @@ async def ask(port: int, manner: Manner, rng: random.Random, tally: Tally) -> No
                 )
             )
             return
-        if not manner.tries_again(answer, retries):
+        delay_s = manner.delay_s(answer, retries, rng)
+        if delay_s is None:
             return
-        await asyncio.sleep(retry_delay_s(retries, answer.headers, rng))
+        await asyncio.sleep(delay_s)
 
 
 def _request(retries: int) -> bytes:
