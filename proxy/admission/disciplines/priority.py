@@ -205,7 +205,9 @@ class PriorityDiscipline(Generic[W]):
         Those that wait below their tenant's cap are not counted. So it is too low where others hold
         fewer seats, or where the cap slows the newcomer's own line.
         """
-        higher = sum(band.fairness.competing_seats for band in self._above[request.priority])
+        higher = 0
+        for band in self._above[request.priority]:
+            higher += band.fairness.competing_seats
         fairness = self._bands[request.priority].fairness
         line = self._known_line(request)
         weight = self._weights.get(request.tenant, 1.0)
