@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from proxy.replay.client.retry_rules import PROFILES
-from tests.bench.storm.exchange import NO_ANSWER, TOKENS, completion_request, exchange
+from tests.bench.storm.exchange import TOKENS, completion_request, exchange
 
 if TYPE_CHECKING:
     import random

@@ -27,8 +27,9 @@ NO_TICKET = Answer(503, headers={"x-should-retry": "false", "retry-after-ms": "1
     ],
 )
 def test_who_tries_again(manner: Manner, answer: Answer, again: bool) -> None:
-    assert manner.tries_again(answer, retries=0) is again
-    assert not manner.tries_again(answer, retries=2)
+    rng = random.Random(1)
+    assert (manner.delay_s(answer, 0, rng) is not None) is again
+    assert manner.delay_s(answer, 2, rng) is None
 
 
 async def _storm(manner: Manner, answers: list[Answer], per_s: float, seconds: float) -> Tally:
