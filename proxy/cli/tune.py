@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -219,7 +220,8 @@ def _findings(
     interrupted: bool,
 ) -> Iterator[str]:
     if interrupted:
-        yield "Broken off: what follows is from the trials that were done."
+        done = sum(map(len, trials.values()))
+        yield f"Broken off: what follows rests on {done} trials, and may change with more."
     if found is None:
         yield "No answer was good at any limit: the load is too high, or the objective too strict."
         return
@@ -287,7 +289,8 @@ def _print(
 
 
 def _table(curve: Sequence[LimitPoint], found: Recommendation | None) -> Table:
-    table = Table(title="Goodput over the limit")
+    title = "Goodput over the limit"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("limit", "trials", "good/s"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=_BAR_CELLS)
