@@ -17,7 +17,7 @@ replaced. What is added:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 import httptools
@@ -29,10 +29,10 @@ from proxy.edge.client_connection import (
     ConnectionRefusal,
 )
 from proxy.edge.entrance import WholeAnswer, enter_of
-from proxy.edge.request_headers import new_request_id
+from proxy.edge.light_event import LightEvent
 from proxy.edge.response_cycle import ResponseCycle
+from proxy.edge.unreadable import UnreadableHeadError, answer_to_unreadable
 from proxy.edge.upgrade_body import announces_body, body_parser
-from proxy.openai_api.errors import error_body
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,14 +45,6 @@ _HEAD_TOO_LARGE = f"The request line and headers are larger than {MAX_HEAD_BYTES
 # What may wait behind a running request. No client in use pipelines; the bounds are for attackers.
 _MAX_PIPELINED = 8
 _MAX_PIPELINED_BYTES = 65_536
-
-
-class _UnreadableHeadError(Exception):
-    """Raised inside the parser, which then stops. The message is for the client."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +62,30 @@ class SluiceProtocol(HttpToolsProtocol):
     clock; None while none is. `running` is the request that was begun last: uvicorn's `cycle` is
     the one whose head was read last, which may have to wait for its turn."""
 
+    # Beyond 30 attributes Python keeps an object's in a hash table, which takes 1.4 KiB (3.13).
+    __slots__ = (
+        "_asgi", "_body_after_upgrade", "_due", "_enter", "_extensions", "_has_begun",
+        "_head_bytes", "_hosts", "_idle_since", "_in_head", "_is_deaf", "_measures_heads",
+        "_stalled_since", "_unsent_bytes", "reading_since", "refusal", "running",
+    )  # fmt: skip
+
     cycle: ResponseCycle | None  # type: ignore[assignment]  # uvicorn's forgets that it begins as None
-    reading_since: float | None = None
-    refusal: ConnectionRefusal | None = None
+    pipeline: list[tuple[ResponseCycle, ASGI3Application]]  # type: ignore[assignment]  # smaller
     running: ResponseCycle
-    _has_begun = False
-    _due = False
-    _is_deaf = False
-    _in_head = False
-    _head_bytes = 0
-    _hosts = 0
-    _body_after_upgrade = False
-    _measures_heads = False
-    _unsent_bytes = 0
-    _stalled_since = 0.0
-    _idle_since = 0.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn calls it
+        super().__init__(*args, **kwargs)
+        self.pipeline = []
+        self.reading_since: float | None = None
+        self.refusal: ConnectionRefusal | None = None
+        self._has_begun = self._due = self._is_deaf = self._in_head = False
+        self._body_after_upgrade = self._measures_heads = False
+        self._head_bytes = self._hosts = self._unsent_bytes = 0
+        self._stalled_since = self._idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         super().connection_made(transport)
+        self.flow._is_writable_event = LightEvent(is_set=True)  # noqa: SLF001 - a lighter one
         self._extensions = {CONNECTION_EXTENSION: ClientConnection(self)}
         self._asgi: ASGIVersions = {"version": self.asgi_version, "spec_version": "2.3"}
         self._enter = enter_of(self.app)
@@ -122,7 +120,7 @@ class SluiceProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, _UnreadableHeadError):
+            if not isinstance(error.__context__, UnreadableHeadError):
                 raise
             self._refuse(error.__context__.status, "bad_request", str(error.__context__))
         except httptools.HttpParserError as error:
@@ -193,15 +191,15 @@ class SluiceProtocol(HttpToolsProtocol):
 
     def _check_version_and_host(self, http_version: str) -> None:
         if http_version not in ("1.1", "1.0"):
-            raise _UnreadableHeadError(400, f"HTTP/{http_version} is not spoken here.")
+            raise UnreadableHeadError(400, f"HTTP/{http_version} is not spoken here.")
         if self._hosts != 1 and (self._hosts or http_version == "1.1"):
-            raise _UnreadableHeadError(400, f"The request has {self._hosts} Host headers, not one.")
+            raise UnreadableHeadError(400, f"The request has {self._hosts} Host headers, not one.")
 
     def _check_head_size(self) -> None:
         """Exactly, since bytes of a body, or of an earlier request, may have been counted."""
         fields = sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
         if len(self.url) + fields > MAX_HEAD_BYTES:
-            raise _UnreadableHeadError(431, _HEAD_TOO_LARGE)
+            raise UnreadableHeadError(431, _HEAD_TOO_LARGE)
 
     def _set_target(self, url: bytes) -> None:
         if url.startswith(b"/"):
@@ -210,7 +208,7 @@ class SluiceProtocol(HttpToolsProtocol):
             try:
                 parsed = httptools.parse_url(url)
             except httptools.HttpParserInvalidURLError:
-                raise _UnreadableHeadError(400, "The request target is not a path.") from None
+                raise UnreadableHeadError(400, "The request target is not a path.") from None
             raw_path, query = parsed.path or b"", parsed.query or b""
         path = raw_path.decode("ascii")
         self.scope["path"] = unquote(path) if "%" in path else path
@@ -220,7 +218,7 @@ class SluiceProtocol(HttpToolsProtocol):
     def _queue_pipelined(self, cycle: ResponseCycle) -> None:
         # uvicorn stops reading until the running request is answered, and with that would no
         # longer see its client leave. Here reading goes on, within a bound.
-        self.pipeline.appendleft((cycle, self.app))
+        self.pipeline.insert(0, (cycle, self.app))
 
     def _read_on_behind_running(self) -> None:
         waiting = self.pipeline[0][0]
@@ -329,22 +327,10 @@ class SluiceProtocol(HttpToolsProtocol):
             self.transport.close()  # the rest of a body whose request was answered already
         else:
             self.refusal = ConnectionRefusal(status, code)
-            body = error_body(message, "invalid_request_error", code)
-            self.transport.write(
-                b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-                b"x-sluice-reason: %s\r\nx-request-id: %s\r\nconnection: close\r\n\r\n%s"
-                % (status, _PHRASES[status], len(body), code.encode(), new_request_id(), body)
-            )
+            self.transport.write(answer_to_unreadable(status, code, message))
             self.transport.close()
 
 
 def _answers_earlier_request(cycle: ResponseCycle) -> bool:
     """Whether this is a request that was read whole, or is being answered already."""
     return not cycle.response_complete and (cycle.response_started or not cycle.more_body)
-
-
-_PHRASES = {
-    400: b"Bad Request",
-    408: b"Request Timeout",
-    431: b"Request Header Fields Too Large",
-}

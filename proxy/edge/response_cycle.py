@@ -7,10 +7,11 @@ that this follows at once (BODY_FOLLOWS), which saves one system call in seven (
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from proxy.edge.light_event import LightEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +42,7 @@ class ResponseCycle(RequestResponseCycle):
         self.transport = protocol.transport
         self.flow = protocol.flow
         self.logger = protocol.logger
-        self.message_event = asyncio.Event()
+        self.message_event = LightEvent()
         self.on_response = protocol.on_response_complete
         self.disconnected = False
         self.keep_alive = keep_alive
