@@ -58,3 +58,12 @@ def test_its_url_tells_the_same_and_whether_a_limit_fits(real_vllm: EngineProces
     assert f"{found['engine']['kv_cache_tokens']:,}" == told[1]
     assert found["engine"]["max_model_len"] == 2048
     assert found["fits"]
+
+
+def test_its_log_tells_the_same_and_its_flags(real_vllm: EngineProcess) -> None:
+    told = LINE.search(real_vllm.log.read_text())
+    assert told is not None
+    code, found = plan("--from", str(real_vllm.log), "--max-in-flight", "8")
+    assert f"{found['engine']['kv_cache_tokens']:,}" == told[1]
+    assert found["engine"]["max_num_seqs"] == 8
+    assert (code, found["fits"]) == (3, False)  # 8 is not below 8
