@@ -9,6 +9,7 @@ import resource
 import shlex
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from proxy.replay.session import connect, notes_on, play_schedule, prepare
 from proxy.replay.summary import summarize_replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.replay.client.requester import Patience
     from proxy.replay.result import ReplayResult
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _NOT_REACHED, _UNREADABLE, _LATE, _INTERRUPTED = 1, 2, 3, 130
 _FILE = click.Path(path_type=Path)
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SECRET_OPTIONS = ("--api-key", "--header")
 # Requests are kept until the end and hold no cycles: looking for some would only make us late.
 _GC_THRESHOLDS = (100_000, 100, 1_000_000)
@@ -96,6 +98,8 @@ def replay(
     except EngineError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(_NOT_REACHED) from error
+    except KeyboardInterrupt:  # before there was anything to keep
+        raise SystemExit(_INTERRUPTED) from None
     load = _load(source, prepared, patience, told)
     run = _run(asking, prepared, played, tally)
     result = summarize_replay(played.records, load, run)
@@ -117,21 +121,34 @@ async def _play(
     pool = connect(asking, patience.timeout_s)
     try:
         prepared = await prepare(pool, asking, schedule, limits_of(told))
-        _announce(console, prepared)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
         shown: list[asyncio.Task[None]] = []
 
         def begun(clock: Callable[[], float], playing: asyncio.Task[None]) -> None:
             _end_on_signals(playing)
+            _announce(console, prepared)
             shown.append(asyncio.create_task(_show(console, tally, clock, prepared, playing)))
 
-        played = await play_schedule(pool, asking, prepared, patience, tally, told["seed"], begun)
+        with _few_collections():
+            played = await play_schedule(
+                pool, asking, prepared, patience, tally, told["seed"], begun
+            )
         await asyncio.gather(*shown)
     finally:
         await pool.aclose()
     return prepared, played
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 async def _show(
@@ -154,6 +171,7 @@ def _announce(console: Console, prepared: Prepared) -> None:
         f"{prepared.served.model}; prompt lengths {calibration.how}. Ctrl-C ends it with what "
         "there is by then.",
         markup=False,
+        soft_wrap=True,
     )
 
 
@@ -161,12 +179,13 @@ def _end_on_signals(playing: asyncio.Task[None]) -> None:
     """SIGTERM as well: a tuning ends its trials so. A second one ends us as usual."""
     loop = asyncio.get_running_loop()
 
-    def end(number: int) -> None:
-        loop.remove_signal_handler(number)
-        playing.cancel()
+    def as_before(_playing: object) -> None:
+        for number in _ENDING_SIGNALS:
+            loop.remove_signal_handler(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end, number)
+    for number in _ENDING_SIGNALS:
+        loop.add_signal_handler(number, playing.cancel)
+    playing.add_done_callback(as_before)
 
 
 def _allow_many_connections() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from proxy.replay.requests import Route
     from proxy.replay.schedule import Schedule
     from proxy.upstream.address import UpstreamAddress
-    from proxy.upstream.port import RawHeaders
+    from proxy.upstream.port import RawHeaders, Upstream
 
 _CONNECT_S = 5.0
 # Between the last preparation and the first arrival, so that the first is not late.
@@ -103,7 +103,7 @@ def connect(asking: Asking, timeout_s: float) -> ConnectionPool:
 
 
 async def prepare(
-    pool: ConnectionPool, asking: Asking, schedule: Schedule, limits: LengthLimits
+    pool: Upstream, asking: Asking, schedule: Schedule, limits: LengthLimits
 ) -> Prepared:
     """Raises EngineError."""
     engine = Engine(pool, asking.address, asking.headers)
@@ -137,7 +137,7 @@ def request_writer(prepared: Prepared, salt: int | None) -> RequestWriter:
 
 
 async def play_schedule(
-    pool: ConnectionPool,
+    pool: Upstream,
     asking: Asking,
     prepared: Prepared,
     patience: Patience,
