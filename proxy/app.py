@@ -153,6 +153,7 @@ def build(
         ),
         intake=_intake(settings),
         token_meter=control.meter,
+        reads_usage=settings.trace_file is not None,
         max_seats_per_request=settings.max_seats_per_request,
         controller=controller,
         engines=engines,

@@ -18,6 +18,7 @@ from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import ClientWatch
 from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
 from proxy.edge.routes import Access
+from proxy.edge.token_meter import UsageReader
 from proxy.edge.visit import Visit
 from proxy.openai_api.measure import LARGE_BODY_BYTES, UnreadableBodyError, measure
 from proxy.telemetry.request_outcome import RequestOutcome
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from proxy.edge.intake import Intake
     from proxy.edge.records import Records
     from proxy.edge.responder import Responder
-    from proxy.edge.token_meter import TokenMeter
+    from proxy.edge.token_meter import AnswerReader, TokenMeter
     from proxy.upstream.port import RawHeaders, UpstreamResponse
 
 LOCAL_PATHS = frozenset({b"/healthz", b"/readyz"})
@@ -57,6 +58,8 @@ class Gateway:
     doorman: Doorman
     intake: Intake
     token_meter: TokenMeter | None
+    reads_usage: bool
+    """Whether the engine's counts of tokens are wanted for the records, token meter or not."""
     max_seats_per_request: int | None
     controller: AdmissionController
     engines: Mapping[str, Engine]
@@ -193,9 +196,8 @@ class Gateway:
         self, permit: Permit, visit: Visit, watch: ClientWatch, body: bytes | bytearray
     ) -> None:
         visit.time_in_queue_s = permit.time_in_queue_s
-        answer, is_complete = None, False
-        if self.token_meter is not None:
-            answer = visit.relay.followed_by = self.token_meter.follow(visit.measured, permit)
+        is_complete = False
+        answer = visit.relay.followed_by = self._reader_for(visit, permit)
         try:
             await self._exchange(visit, watch, permit.upstream, body)
             is_complete = True
@@ -206,11 +208,16 @@ class Gateway:
             # Also when the client has left: the engine has counted the prompt. Not when the engine
             # refused the request: it has read none. (What broke off later is OK by its status.)
             if answer is not None and visit.outcome is RequestOutcome.OK:
-                answer.ended(is_complete)
+                visit.usage = answer.ended(is_complete)
         if visit.outcome in _ENGINE_FAILED:
             permit.drop()
         else:
             permit.complete()
+
+    def _reader_for(self, visit: Visit, permit: Permit) -> AnswerReader | None:
+        if self.token_meter is not None:
+            return self.token_meter.follow(visit.measured, permit)
+        return UsageReader() if self.reads_usage else None
 
     async def _exchange(
         self, visit: Visit, watch: ClientWatch, upstream: str, body: bytes | bytearray

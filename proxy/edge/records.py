@@ -55,6 +55,7 @@ class Records:
                 sink.write(record)
 
     def _record(self, visit: Visit, duration_s: float, ttfb_s: float | None) -> RequestRecord:
+        usage = visit.usage
         return RequestRecord(
             arrived_wall_s=self._wall_clock() - duration_s,
             arrived_at_s=visit.arrived_at,
@@ -73,6 +74,10 @@ class Records:
             stream=visit.measured.stream,
             body_bytes=visit.request_bytes,
             response_bytes=visit.relay.body_bytes,
+            prompt_bytes=visit.measured.prompt_bytes,
+            max_tokens=visit.measured.max_tokens,
+            prompt_tokens=None if usage is None else usage.prompt_tokens,
+            output_tokens=None if usage is None else usage.completion_tokens,
         )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from proxy.edge.client_connection import ClientConnection, ConnectionRefusal
-    from proxy.edge.token_meter import FollowedAnswer
+    from proxy.edge.token_meter import AnswerReader
     from proxy.upstream.port import UpstreamResponse
 
 
@@ -56,7 +56,7 @@ class Relay:
         """Whether an event may be added to the body: plain SSE whose length nobody announced."""
         self.body_bytes = 0
         self.first_byte_at: float | None = None
-        self.followed_by: FollowedAnswer | None = None
+        self.followed_by: AnswerReader | None = None
         """Who reads along."""
 
     async def pass_on(

@@ -6,7 +6,7 @@ microseconds a request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.openai_api.token_estimate import TokenEstimate, certainly_exceeds
 from proxy.openai_api.usage import UsageTail
@@ -17,6 +17,30 @@ if TYPE_CHECKING:
     from proxy.admission.permit import Permit
     from proxy.openai_api.measure import Measured
     from proxy.openai_api.usage import Usage
+
+
+class AnswerReader(Protocol):
+    """Reads one answer along while it passes."""
+
+    def feed(self, chunk: bytes) -> None: ...
+
+    def ended(self, is_complete: bool) -> Usage | None:
+        """What the engine said that it had counted. Called once, and for answers only."""
+
+
+class UsageReader:
+    """For a trace, where nothing is estimated."""
+
+    __slots__ = ("_tail",)
+
+    def __init__(self) -> None:
+        self._tail = UsageTail()
+
+    def feed(self, chunk: bytes) -> None:
+        self._tail.feed(chunk)
+
+    def ended(self, is_complete: bool) -> Usage | None:
+        return self._tail.usage() if is_complete else None
 
 
 class TokenMeter:
@@ -78,7 +102,9 @@ class FollowedAnswer:
             self._permit.first_byte()
         self._tail.feed(chunk)
 
-    def ended(self, is_complete: bool) -> None:
-        if self._has_begun:
-            usage = self._tail.usage() if is_complete else None
-            self._meter.learn(self._measured, usage, is_complete)
+    def ended(self, is_complete: bool) -> Usage | None:
+        if not self._has_begun:
+            return None
+        usage = self._tail.usage() if is_complete else None
+        self._meter.learn(self._measured, usage, is_complete)
+        return usage

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from proxy.openai_api.usage import Usage
+
 
 _NOT_READ = RequestHeaders(b"")
 _NOT_MEASURED = Measured(seats=0)
@@ -45,6 +47,7 @@ class Visit:
         "status",
         "time_in_queue_s",
         "upstream",
+        "usage",
     )
 
     def __init__(
@@ -68,6 +71,8 @@ class Visit:
         """When it asked for seats; None if it never did."""
         self.time_in_queue_s: float | None = None
         self.upstream = ""
+        self.usage: Usage | None = None
+        """The engine's own count of tokens, where it told it and somebody wants it."""
 
     def engine_answered(self, status: int) -> None:
         """The outcome by the engine's status; a body that breaks off later overrules it."""

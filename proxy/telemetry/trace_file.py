@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from proxy.telemetry.line_writer import LineSink
     from proxy.telemetry.request_record import RequestRecord
 
-TRACE_VERSION: Final = 1
+TRACE_VERSION: Final = 2
+"""2 added the last four fields; whoever reads 1 can read it."""
 _MICROSECOND_DIGITS: Final = 6
 
 
@@ -41,6 +42,10 @@ class TraceLine(msgspec.Struct, frozen=True, gc=False):
     queue_wait_s: float | None
     ttfb_s: float | None
     duration_s: float
+    prompt_bytes: int
+    max_tokens: int | None
+    prompt_tokens: int | None
+    output_tokens: int | None
 
 
 class TraceFile:
@@ -68,6 +73,10 @@ class TraceFile:
             None if record.queue_wait_s is None else _rounded(record.queue_wait_s),
             None if record.ttfb_s is None else _rounded(record.ttfb_s),
             _rounded(record.duration_s),
+            record.prompt_bytes,
+            record.max_tokens,
+            record.prompt_tokens,
+            record.output_tokens,
         )
         self._sink.write(self._encode(line) + b"\n")
 

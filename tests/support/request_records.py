@@ -25,6 +25,10 @@ def request_record(**changes: object) -> RequestRecord:
         stream=True,
         body_bytes=900,
         response_bytes=5_000,
+        prompt_bytes=400,
+        max_tokens=128,
+        prompt_tokens=93,
+        output_tokens=20,
     )
     return msgspec.structs.replace(record, **changes)
 

@@ -12,6 +12,7 @@ from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.routes import UNKNOWN_ROUTE, Access, Route
 from proxy.edge.visit import Visit
 from proxy.openai_api.measure import Measured
+from proxy.openai_api.usage import Usage
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_outcome import RequestOutcome
 from tests.support.client_messages import ClientMessages, SentMessages
@@ -119,7 +120,8 @@ def test_every_sink_gets_all_that_is_known_and_nothing_else() -> None:
     ended = visit(attempt=2)
     ended.engine_answered(200)
     ended.time_in_queue_s = 0.0125
-    ended.measured = Measured(seats=4, stream=True)
+    ended.measured = Measured(seats=4, stream=True, prompt_bytes=400, max_tokens=128)
+    ended.usage = Usage(prompt_tokens=93, completion_tokens=20)
     ended.request_bytes, ended.relay.body_bytes = 900, 5_000
     ended.upstream, ended.reason = "http://engine:8000", "upstream_closed"
     ended.relay.first_byte_at = 112.5

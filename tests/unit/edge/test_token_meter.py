@@ -3,7 +3,7 @@ from __future__ import annotations
 from proxy.admission.ledger import Claim
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
-from proxy.edge.token_meter import TokenMeter
+from proxy.edge.token_meter import TokenMeter, UsageReader
 from proxy.openai_api.measure import Measured
 from proxy.openai_api.usage import Usage
 
@@ -60,11 +60,20 @@ def test_the_first_byte_is_passed_on_and_the_usage_learned_from() -> None:
         answer.feed(b"")
         answer.feed(ANSWER[:20])
         answer.feed(ANSWER[20:])
-        answer.ended(is_complete=True)
+        assert answer.ended(is_complete=True) == Usage(900, 50)
     assert desk.first_bytes == 30, "once for each, and not for a head without a body"
     assert desk.answered[0] == (PROMPT, Usage(prompt_tokens=900, completion_tokens=50))
     after, _ = desk.meter.tokens(PROMPT)
     assert abs(after - 900) < abs(before - 900)
+
+
+def test_a_trace_reads_the_usage_without_a_meter() -> None:
+    reader, cut = UsageReader(), UsageReader()
+    for each in (reader, cut):
+        each.feed(ANSWER[:20])
+        each.feed(ANSWER[20:])
+    assert reader.ended(is_complete=True) == Usage(900, 50)
+    assert cut.ended(is_complete=False) is None
 
 
 def test_an_answer_that_broke_off_teaches_nothing_but_was_read_by_the_engine() -> None:

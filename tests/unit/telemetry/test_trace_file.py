@@ -19,7 +19,7 @@ def traced(**changes: object) -> dict[str, Any]:
 
 def test_a_line_tells_when_how_large_and_how_it_fared() -> None:
     assert traced() == {
-        "v": 1,
+        "v": 2,
         "arrived_wall_s": 1_767_225_600.5,
         "offset_s": 12.25,
         "route": "chat_completions",
@@ -33,6 +33,10 @@ def test_a_line_tells_when_how_large_and_how_it_fared() -> None:
         "queue_wait_s": 0.0125,
         "ttfb_s": 0.25,
         "duration_s": 3.5,
+        "prompt_bytes": 400,
+        "max_tokens": 128,
+        "prompt_tokens": 93,
+        "output_tokens": 20,
     }
 
 
