@@ -175,4 +175,8 @@ machine that does nothing else. The first run installs the peers (470 MB, outsid
 - CPU is the user and system time of the proxy's processes. It is disturbed less than rates are.
 - Where a column is headed "added", the row "direct" has the direct way's own value.
 - What could not be measured is said to be so. Goals are judged by the median on Python 3.13.
+- How a Python was built decides more than most changes to a proxy: one built as pyenv does, without
+  profile-guided optimization, took 1.7 to 2 times as long for a loop in pure Python as Debian's of
+  the same version. A distribution's Python, or the one of the official images, is what is deployed
+  and what this page should be measured with (`BENCH_PYTHON313`, `BENCH_PYTHON311`).
 - The peers run as installed, but for their limits, quiet logs, and `http-no-delay` for HAProxy."""
