@@ -10,7 +10,8 @@ not (version 1, refused requests, streams without usage), they are made up from 
 
 with p and a (the latter by route, and apart for streams) the bytes per token of those lines that
 have both, and the constants below without any. A request that was never answered is given its
-`max_tokens`, or the output of some answered one.
+`max_tokens`, or the output of some answered one; one whose body was never read, as of those that are
+refused at once, is given both sizes of some answered one.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class _Line(msgspec.Struct):
         return self.route, self.stream
 
     @property
+    def is_measured(self) -> bool:
+        return bool(self.prompt_tokens or self.prompt_bytes or self.body_bytes)
+
+    @property
     def sent_bytes(self) -> int:
         return self.prompt_bytes or max(1, self.body_bytes - _BODY_AROUND_PROMPT)
 
@@ -92,7 +97,7 @@ def read_gateway_trace(lines: TraceLines, window: Window) -> Trace:
     sizes = _Sizes.learned_from(wanted)
     rng = random.Random(0)
     clock = _clock(wanted)
-    rows = [Arrival(clock(line), sizes.prompt(line), sizes.output(line, rng)) for line in wanted]
+    rows = [Arrival(clock(line), *sizes.of(line, rng)) for line in wanted]
     return Trace(
         "sluice", within(rows, window, in_order=False), notes=tuple(_notes(read, wanted, sizes))
     )
@@ -125,7 +130,7 @@ class _Sizes:
 
     prompt_bytes_per_token: float = _PROMPT_BYTES_PER_TOKEN
     answer_bytes_per_token: dict[tuple[str, bool], float] = field(default_factory=dict)
-    outputs: list[int] = field(default_factory=list)
+    answered: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def learned_from(cls, lines: Sequence[_Line]) -> _Sizes:
@@ -134,20 +139,28 @@ class _Sizes:
         if counted := sum(line.prompt_tokens or 0 for line in told):
             sizes.prompt_bytes_per_token = sum(line.sent_bytes for line in told) / counted
         sizes._learn_answers(lines)
-        sizes.outputs = [sizes._answered(line) for line in lines if line.outcome == "ok"]
+        sizes.answered = [
+            (sizes._prompt(line), sizes._answered(line)) for line in lines if line.outcome == "ok"
+        ]
         return sizes
 
-    def prompt(self, line: _Line) -> int:
+    def of(self, line: _Line, rng: random.Random) -> tuple[int, int]:
+        """Tokens of prompt and output."""
+        if not line.is_measured and self.answered:
+            return rng.choice(self.answered)
+        return self._prompt(line), self._output(line, rng)
+
+    def _prompt(self, line: _Line) -> int:
         if line.prompt_tokens is not None:
             return line.prompt_tokens
         return max(1, round(line.sent_bytes / self.prompt_bytes_per_token))
 
-    def output(self, line: _Line, rng: random.Random) -> int:
+    def _output(self, line: _Line, rng: random.Random) -> int:
         if line.outcome == "ok" or line.output_tokens is not None:
             return self._answered(line)
         if line.max_tokens is not None:
             return max(1, line.max_tokens)
-        return rng.choice(self.outputs) if self.outputs else 1
+        return rng.choice(self.answered)[1] if self.answered else 1
 
     def _learn_answers(self, lines: Sequence[_Line]) -> None:
         sums: defaultdict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0])

@@ -74,6 +74,12 @@ def test_a_refused_request_wanted_its_max_tokens_or_what_others_got(tmp_path: Pa
     assert [a.output_tokens for a in _read(tmp_path, *lines).arrivals] == [10, 77, 10]
 
 
+def test_a_request_refused_unread_is_as_large_as_some_answered_one(tmp_path: Path) -> None:
+    unread = {"outcome": "shed", "status": 503, "body_bytes": 0, "response_bytes": 90}
+    _, second = _read(tmp_path, _line(0), _line(1, **unread)).arrivals
+    assert (second.prompt_tokens, second.output_tokens) == (100, 10)
+
+
 def test_after_a_restart_the_wall_clock_counts(tmp_path: Path) -> None:
     trace = _read(tmp_path, _line(5.0), _line(0.0, arrived_wall_s=1100.0))
     assert [arrival.at_s for arrival in trace.arrivals] == [0.0, 95.0]
