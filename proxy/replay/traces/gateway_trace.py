@@ -10,8 +10,8 @@ not (version 1, refused requests, streams without usage), they are made up from 
 
 with p and a (the latter by route, and apart for streams) the bytes per token of those lines that
 have both, and the constants below without any. A request that was never answered is given its
-`max_tokens`, or the output of some answered one; one whose body was never read, as of those that are
-refused at once, is given both sizes of some answered one.
+`max_tokens`, or the output of some answered one. One that was refused before its body was read is
+given both sizes of some answered one.
 """
 
 from __future__ import annotations
