@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from proxy.vllm.doctor.step_dump import StepDump
+
 
 class Phase(StrEnum):
     """Where memory ran out: a closed set, part of the public contract."""
@@ -84,6 +86,7 @@ class OomEvent:
     private_pools: int | None = None
     other_processes: tuple[int, ...] = ()
     frames: tuple[Frame, ...] = ()
+    after_ready: bool = False  # the engine served already
 
     @property
     def sized(self) -> bool:
@@ -98,6 +101,7 @@ class Sign:
     evidence: EvidenceLine
     rank: str | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
+    step: StepDump | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class EngineLife:
     facts: StartUpFacts
     stats: StatsSummary
     events: tuple[OomEvent, ...] = ()
+    events_seen: int = 0
     signs: tuple[Sign, ...] = ()
 
 

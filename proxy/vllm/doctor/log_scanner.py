@@ -1,6 +1,43 @@
-"""A vLLM log, block after block: what it says of memory."""
+"""A vLLM log, block after block: what it says of memory.
 
-from proxy.vllm.doctor.evidence import LogFindings
+Nearly all bytes of a large log are access lines. So whole blocks are searched for a few words at
+memory speed, and only the lines around a hit are cut out, decoded and read.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from proxy.vllm.doctor import oom_message, start_up_facts, stats_lines
+from proxy.vllm.doctor.engine_lives import Lives
+from proxy.vllm.doctor.evidence import EvidenceLine, Frame, LogFindings
+from proxy.vllm.doctor.line_cutter import LineCutter, Lines
+from proxy.vllm.doctor.log_line import LogLine, decoded, log_lines
+from proxy.vllm.doctor.signs import signs_in
+from proxy.vllm.doctor.tracebacks import frames_above, named_method
+
+# Every line that any reader understands holds one of these. Each costs half a second a gigabyte.
+EVERYWHERE = (
+    b"emory",
+    b"rror",
+    stats_lines.NEEDLE,
+    b"args: ",
+    b"LLM engine",
+    b"OUT_OF_",
+    b"illed",
+    b"xit",
+    b"IGKILL",
+)
+# Looked for only near the beginning of a file or of an engine's life.
+AT_START = tuple(needle.encode() for needle in start_up_facts.NEEDLES)
+# Looked for only in a block that has an error.
+AT_ERRORS = (b"Dumping s", b"bad_alloc", b"died")
+START_BYTES = 32 << 20
+
+_LONGEST_TEXT = 2_000
+_LONGEST_LINE = 256 << 10
+_MOST_ABOVE = 96 << 10
+_MOST_TRACEBACKS = 24
+_BEGINNINGS = (b"LLM engine", b"args: ")
 
 
 class LogScanner:
@@ -11,17 +48,125 @@ class LogScanner:
     """
 
     def __init__(self) -> None:
-        self._bytes = 0
-        self._files: set[str] = set()
+        self._files: dict[str, _FileScan] = {}
+        self._done: list[_FileScan] = []
 
     def feed(self, block: bytes, file: str) -> None:
         """The next bytes of `file`, cut anywhere; `file` is what the evidence names."""
-        self._bytes += len(block)
-        self._files.add(file)
+        self._scan_of(file).feed(block)
 
     def close(self, file: str) -> None:
         """No more bytes of `file` will come."""
+        scan = self._files.pop(file, None)
+        if scan:
+            scan.close()
+            self._done.append(scan)
 
     def findings(self) -> LogFindings:
-        """All that was said so far."""
-        return LogFindings(bytes=self._bytes)
+        """All that was said so far; an unfinished last line counts once its end has come."""
+        scans = [*self._done, *self._files.values()]
+        return LogFindings(
+            lives=tuple(life for scan in scans for life in scan.lives.ended()),
+            lines=sum(scan.cutter.lines for scan in scans),
+            bytes=sum(scan.cutter.bytes for scan in scans),
+            recognised=sum(scan.lives.recognised for scan in scans),
+        )
+
+    def _scan_of(self, file: str) -> "_FileScan":
+        if file not in self._files:
+            self._files[file] = _FileScan(file)
+        return self._files[file]
+
+
+class _FileScan:
+    """One file's reading."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.cutter = LineCutter()
+        self.lives = Lives(file)
+        self._start_until = START_BYTES
+        self._above = b""  # the end of the lines before, for tracebacks
+
+    def feed(self, block: bytes) -> None:
+        for lines in self.cutter.cut(block):
+            self._read(lines)
+
+    def close(self) -> None:
+        for lines in self.cutter.rest():
+            self._read(lines)
+
+    def _read(self, lines: Lines) -> None:
+        data = lines.data
+        for start, end in self._hits(data):
+            self._read_line(lines, start, end)
+        self._above = (
+            data[-_MOST_ABOVE:] if len(data) >= _MOST_ABOVE else (self._above + data)[-_MOST_ABOVE:]
+        )
+
+    def _hits(self, data: bytes) -> list[tuple[int, int]]:
+        """Where the lines are that hold one of the words."""
+        if any(word in data for word in _BEGINNINGS):
+            self._start_until = self.cutter.bytes + START_BYTES
+        needles: tuple[bytes, ...] = EVERYWHERE
+        if self.cutter.bytes - len(data) < self._start_until:
+            needles += AT_START
+        if b"rror" in data or b"emory" in data:
+            needles += AT_ERRORS
+        hits: dict[int, int] = {}
+        for needle in needles:
+            _add_lines_with(data, needle, hits)
+        return sorted(hits.items())
+
+    def _read_line(self, lines: Lines, start: int, end: int) -> None:
+        raw = lines.data[start : min(end, start + _LONGEST_LINE)]
+        if b" HTTP/1." in raw and b'" ' in raw and b"emory" not in raw:
+            return  # an access line with "Internal Server Error"
+        stats = stats_lines.read_stats(raw) if stats_lines.NEEDLE in raw else None
+        if stats:
+            evidence = None
+            if self.lives.is_fullest(stats):
+                evidence = self._evidence(lines, start, decoded(raw))
+            self.lives.add_stats(stats, evidence)
+            return
+        text = decoded(raw)
+        evidence = self._evidence(lines, start, text)
+        for line in log_lines(text):
+            self._read_text(line, evidence, lines, start)
+
+    def _read_text(self, line: LogLine, evidence: EvidenceLine, lines: Lines, start: int) -> None:
+        self.lives.add_line(line, evidence)
+        event = oom_message.oom_event(line, evidence)
+        if event:
+            frames: tuple[Frame, ...] = ()
+            if self.lives.events_now < _MOST_TRACEBACKS:
+                frames = frames_above(
+                    chain([line], self._lines_above(lines.data, start)), line.source
+                )
+            self.lives.add_event(event, named_method(line.text) + frames)
+        for sign in signs_in(line, evidence):
+            self.lives.add_sign(sign, line)
+
+    def _evidence(self, lines: Lines, start: int, text: str) -> EvidenceLine:
+        shown = text.strip()
+        if len(shown) > _LONGEST_TEXT:
+            shown = shown[:_LONGEST_TEXT] + " ..."
+        return EvidenceLine(self._file, lines.number_at(start), shown)
+
+    def _lines_above(self, data: bytes, start: int) -> Iterator[LogLine]:
+        above = data[max(0, start - _MOST_ABOVE) : start]
+        if len(above) < _MOST_ABOVE:
+            above = self._above[-(_MOST_ABOVE - len(above)) :] + above
+        for raw in reversed(above.split(b"\n")):
+            yield from reversed(list(log_lines(decoded(raw[:_LONGEST_LINE]))))
+
+
+def _add_lines_with(data: bytes, needle: bytes, hits: dict[int, int]) -> None:
+    at = data.find(needle)
+    while at >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at)
+        if end < 0:
+            end = len(data)
+        hits[start] = end
+        at = data.find(needle, end)

@@ -1,0 +1,238 @@
+"""The rules for what looks like an OOM of the card, and for what only follows from one."""
+
+from proxy.vllm.doctor.evidence import Phase
+from proxy.vllm.doctor.rule import DECIDES, HINT, STRONG, SYMPTOM, TALK, Rule, rule
+
+LOOKALIKE_RULES: tuple[Rule, ...] = (
+    rule(
+        "host memory (Ray)",
+        Phase.HOST_MEMORY,
+        DECIDES,
+        "the host's RAM ran out and Ray killed a worker; the card is not the matter",
+        r"ray\.exceptions\.OutOfMemoryError|[Ww]orkers? .{0,80}killed due to (?:the node running"
+        r" low on|memory pressure)"
+        r"|Task was killed due to the node running low on memory|Memory on the node .* was .*"
+        r" which exceeds",
+        "ray.exceptions",
+        "killed due to",
+        "exceeds",
+        unless=r"potential root causes|" + TALK,
+    ),
+    rule(
+        "host memory (kernel)",
+        Phase.HOST_MEMORY,
+        DECIDES,
+        "the kernel or the container runtime killed a process because the host's RAM ran out",
+        r"OOMKilled|Out of memory: Killed process|oom-kill|oom_reaper|Memory cgroup out of memory",
+        "OOMKilled",
+        "Out of memory: ",
+        "oom",
+        "cgroup out of memory",
+        unless=TALK + r"|potential root causes|\"?OOMKilled\"?: ?false",
+    ),
+    rule(
+        "host memory (allocation)",
+        Phase.HOST_MEMORY,
+        DECIDES,
+        "an allocation in the host's RAM failed; the card is not the matter",
+        r"DefaultCPUAllocator: (?:can't|not enough memory)|\[Errno 12\] Cannot allocate memory"
+        r"|std::bad_alloc|^MemoryError\b|\bMemoryError: |AlignedAllo[ca]|Failed to allocate \d+"
+        r" bytes.*(?:pinned|host)"
+        r"|Too large swap space|out of host memory|memory allocation of \d+ bytes failed",
+        "DefaultCPUAllocator",
+        "Cannot allocate memory",
+        "bad_alloc",
+        "MemoryError",
+        "AlignedAllo",
+        "Failed to allocate",
+        "Too large swap",
+        "host memory",
+        "memory allocation of",
+        unless=TALK + r"|OutOfMemoryError",
+    ),
+    rule(
+        "host memory (CPU engine)",
+        Phase.HOST_MEMORY,
+        DECIDES,
+        "the host has less free RAM than the CPU engine's share of it",
+        r"Available memory on node .*? is less than (?:desired CPU memory utilization|requested"
+        r" memory for kv)",
+        "Available memory on node",
+    ),
+    rule(
+        "killed",
+        Phase.HOST_MEMORY,
+        HINT,
+        "a process was killed with SIGKILL: mostly the host's RAM, but a person or an"
+        " orchestrator can do it too",
+        r"(?:exit(?:ed with)?[ _]?code:?=? ?(?:137|-9)\b|\bsignal 9\b|SIGKILL|^Killed$|\bKilled"
+        r" +(?:vllm|python)"
+        r"|Exit Code: +137|exitcode=-9)",
+        "137",
+        "-9",
+        "signal 9",
+        "SIGKILL",
+        "Killed",
+        unless=TALK + r"|potential root causes|There are some",
+    ),
+    rule(
+        "shared memory",
+        Phase.SHARED_MEMORY,
+        DECIDES,
+        "the shared memory (/dev/shm) is full or too small; the card is not the matter",
+        r"No space left on device.*(?:shm|shared memory)|(?:/dev/shm|shared memory|shm_).*No"
+        r" space left on device"
+        r"|insufficient shared memory|creating shared memory segment|bus error|Bus error|SIGBUS"
+        r"|unable to (?:mmap|open shared memory|write to file) .*(?:shm|torch_)|Bad file"
+        r" descriptor.*shm",
+        "No space left",
+        "shared memory",
+        "us error",
+        "SIGBUS",
+        "unable to",
+        "shm",
+        unless=TALK + r"|OutOfResources|out of resource|Hardware limit",
+    ),
+    rule(
+        "disk",
+        Phase.NOT_OOM,
+        STRONG,
+        "the disk is full",
+        r"No space left on device|Disk quota exceeded|Not enough free disk space",
+        "No space left",
+        "Disk quota",
+        "free disk space",
+        unless=r"shm|shared memory|" + TALK,
+    ),
+    rule(
+        "illegal access",
+        Phase.NOT_OOM,
+        STRONG,
+        "a kernel touched memory that is not its own, or stopped at an assertion: a fault in"
+        " code or card, no lack",
+        r"illegal memory access|device-side assert triggered|misaligned address|unspecified"
+        r" launch failure"
+        r"|Memory access fault by GPU|HSA_STATUS_ERROR_(?:MEMORY_APERTURE|EXCEPTION)|illegal"
+        r" instruction"
+        r"|uncorrectable ECC error|unknown error.*CUDA|CUDA error: unknown error|an illegal",
+        "illegal",
+        "assert triggered",
+        "misaligned",
+        "launch failure",
+        "access fault",
+        "HSA_STATUS",
+        "ECC error",
+        "unknown error",
+        unless=TALK,
+    ),
+    rule(
+        "kernel resources",
+        Phase.NOT_OOM,
+        STRONG,
+        "a kernel needs more of the chip's shared memory or registers than the card has",
+        r"OutOfResources|out of resource: |too many resources requested for launch",
+        "OutOfResources",
+        "out of resource",
+        "too many resources",
+        unless=r"potential root causes|" + TALK,
+    ),
+    rule(
+        "no kernel",
+        Phase.NOT_OOM,
+        STRONG,
+        "the build has no code for this card or driver",
+        r"no kernel image is available|CUDA driver version is insufficient|forward compatibility"
+        r" was attempted"
+        r"|Found no NVIDIA driver|Failed to infer device type|CUDA_ERROR_NO_DEVICE|no"
+        r" CUDA-capable device"
+        r"|CUDA unknown error",
+        "no kernel image",
+        "driver version",
+        "forward compat",
+        "no NVIDIA driver",
+        "infer device type",
+        "NO_DEVICE",
+        "no CUDA-capable",
+        "CUDA unknown error",
+        unless=TALK,
+    ),
+    rule(
+        "collective",
+        Phase.NOT_OOM,
+        HINT,
+        "the cards lost each other: a collective failed or timed out",
+        r"NCCL error|ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclRemoteError"
+        r"|ncclInvalidUsage"
+        r"|Watchdog caught collective operation timeout|DistBackendError|Connection (?:closed"
+        r"|reset) by peer.*(?:gloo|pair)"
+        r"|HCCL|TCPStore",
+        "NCCL",
+        "nccl",
+        "collective operation",
+        "DistBackendError",
+        "by peer",
+        "HCCL",
+        "TCPStore",
+        unless=TALK,
+    ),
+    rule(
+        "cache pool of a connector",
+        Phase.NOT_OOM,
+        HINT,
+        "a KV connector's own pool in the host's RAM is full; requests go on without it",
+        r"(?:LMCache|lmcache).*(?:[Ff]ailed to allocate|No available memory|out of memory|no"
+        r" memory)"
+        r"|[Ff]ailed to allocate memory (?:object|block).*(?:LMCache|lmcache|evict)",
+        "LMCache",
+        "lmcache",
+        "allocate memory ",
+    ),
+)
+
+SYMPTOM_RULES: tuple[Rule, ...] = (
+    rule(
+        "what the last step held",
+        Phase.UNKNOWN,
+        SYMPTOM,
+        "the engine wrote down the batch that it died on",
+        r"Dumping scheduler output for model execution",
+        "Dumping scheduler output",
+    ),
+    rule(
+        "symptom",
+        Phase.UNKNOWN,
+        SYMPTOM,
+        "the engine died; why stands elsewhere",
+        r"EngineDeadError|EngineDead\b|MQEngineDeadError|output_handler failed|Engine core"
+        r" initialization failed"
+        r"|WorkerProc (?:hit an exception|initialization failed)|EngineCore (?:encountered|hit"
+        r"|failed to start|died|failed)"
+        r"|Engine core proc .*died|Engine loop is dead|Background loop (?:has errored|is"
+        r" stopped)|died unexpectedly"
+        r"|AsyncEngineDeadError|Engine process failed to start|Worker .*(?:died|terminated)",
+        "EngineDead",
+        "output_handler",
+        "Engine core",
+        "WorkerProc",
+        "EngineCore ",
+        "Engine loop",
+        "Background loop",
+        "died",
+        "Engine process",
+        "terminated",
+        unless=TALK,
+    ),
+    rule(
+        "another error",
+        Phase.NOT_OOM,
+        SYMPTOM,
+        "the engine stopped for a reason that is not memory",
+        r"^(?:\w+\.)*(?:\w*Error|\w*Exception|NotImplementedError)(?:: .+)?$",
+        "Error",
+        "Exception",
+        unless=r"DeadError|out of memory|OutOfMemory|See root cause above|See stack trace|"
+        r"CancelledError|ClientDisconnect|HTTPException|BrokenPipe|Engine core|died|"
+        r"no available memory|KeyboardInterrupt|SystemExit|engine process|WorkerProc init|"
+        r"EngineGenerateError|Worker failed with error|ALLOC_FAILED|" + TALK,
+    ),
+)

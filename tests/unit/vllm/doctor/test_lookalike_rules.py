@@ -1,0 +1,96 @@
+"""What looks like an OOM of the card and is none, an example or more for each rule."""
+
+import pytest
+
+from proxy.vllm.doctor.evidence import EvidenceLine
+from proxy.vllm.doctor.log_line import stripped
+from proxy.vllm.doctor.lookalike_rules import LOOKALIKE_RULES, SYMPTOM_RULES
+from proxy.vllm.doctor.signs import signs_in
+
+EXAMPLES = {
+    "host memory (Ray)": (
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        (
+            "(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 "
+            "Workers crashed"
+        ),
+    ),
+    "host memory (kernel)": (
+        "Last State: Terminated Reason: OOMKilled",
+        "kernel: Out of memory: Killed process 4711 (python3) total-vm:9kB",
+        "Memory cgroup out of memory: Killed process 4711 (VLLM::EngineCor)",
+    ),
+    "host memory (allocation)": (
+        "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to",
+        "OSError: [Errno 12] Cannot allocate memory",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "numpy.core._exceptions._ArrayMemoryError: x; MemoryError: Unable to allocate",
+        "AlignedAlloactor: failed",
+        "ValueError: Too large swap space. 16.00 GiB out of the 15.00 GiB total CPU memory",
+    ),
+    "host memory (CPU engine)": (
+        (
+            "ValueError: Available memory on node 0 (3.0/8.0 GiB) on startup is less "
+            "than desired CPU "
+            "memory utilization (0.9, 7.2 GiB)."
+        ),
+    ),
+    "killed": (
+        "vllm-1 exited with code 137",
+        "RuntimeError: Engine core process died. exit code -9",
+        "Killed",
+    ),
+    "shared memory": (
+        "OSError: [Errno 28] No space left on device: '/psm_7' in /dev/shm",
+        "ncclSystemError: Error while creating shared memory segment /dev/shm/nccl-x (size 9)",
+        "RuntimeError: DataLoader worker is killed by signal: Bus error. It is possible that",
+        "Unexpected bus error. This might be caused by insufficient shared memory (shm).",
+    ),
+    "disk": ("OSError: [Errno 28] No space left on device: '/cache/model.safetensors'",),
+    "illegal access": (
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "RuntimeError: CUDA error: device-side assert triggered",
+        "Memory access fault by GPU node-1 on address 0x7f",
+    ),
+    "kernel resources": (
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072",
+    ),
+    "no kernel": ("RuntimeError: CUDA error: no kernel image is available for execution",),
+    "collective": (
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690",
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)",
+    ),
+    "cache pool of a connector": ("LMCache WARNING: Failed to allocate memory object",),
+    "what the last step held": ("Dumping scheduler output for model execution: SchedulerOutput(",),
+    "symptom": (
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+        "AsyncLLM output_handler failed.",
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+        "WorkerProc hit an exception.",
+        "vllm.engine.multiprocessing.MQEngineDeadError: Engine loop is not running.",
+    ),
+    "another error": ("ValueError: User-specified max_model_len (99999) is greater",),
+}
+PAIRS = [
+    (rule.name, text) for rule in (*LOOKALIKE_RULES, *SYMPTOM_RULES) for text in EXAMPLES[rule.name]
+]
+
+
+@pytest.mark.parametrize(("name", "text"), PAIRS)
+def test_every_rule_sees_its_examples(name: str, text: str) -> None:
+    assert name in {s.rule for s in signs_in(stripped(text), EvidenceLine("a.log", 1, text))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "There are some potential root causes. (1) The process is killed by SIGKILL by OOM "
+            "killer due to high memory usage. (2) ray stop --force is called."
+        ),
+        '"OOMKilled": false,',
+        "(VllmWorker rank=0 pid=137) INFO 05-20 12:00:00 [a.py:137] ready",
+    ],
+)
+def test_lists_of_possible_causes_and_good_states_are_no_signs(text: str) -> None:
+    assert not signs_in(stripped(text), EvidenceLine("a.log", 1, text))

@@ -1,0 +1,88 @@
+"""Which of all signs is the cause."""
+
+from proxy.vllm.doctor.diagnosis import diagnose
+from proxy.vllm.doctor.evidence import (
+    CurveFindings,
+    EvidenceLine,
+    Findings,
+    HostKill,
+    KernelFindings,
+    LogFindings,
+    MetricsFindings,
+    Phase,
+    Xid,
+)
+from tests.support.doctor_logs import (
+    SERVING,
+    STARTED,
+    diagnosis_of,
+    findings_of,
+    oom,
+    stats,
+    traceback,
+)
+
+LINE = EvidenceLine("dmesg", 1, "text")
+DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+FORWARD = "vllm/v1/worker/gpu_model_runner.py:execute_model"
+
+
+def test_symptoms_above_and_below_do_not_hide_the_cause() -> None:
+    answer = diagnosis_of(*SERVING, DEAD, *traceback(FORWARD, error=oom()), DEAD)
+    assert (answer.oom, answer.phase) == (True, Phase.PREFILL)
+
+
+def test_a_death_without_a_reason_is_open() -> None:
+    answer = diagnosis_of(*SERVING, DEAD)
+    assert (answer.oom, answer.phase) == (None, Phase.UNKNOWN)
+
+
+def test_a_death_of_another_error_names_it() -> None:
+    answer = diagnosis_of(*STARTED, "ValueError: unsupported rope scaling", DEAD)
+    assert (answer.oom, answer.phase) == (False, Phase.NOT_OOM)
+    assert "rope scaling" in answer.evidence[0].text
+
+
+def test_an_oom_of_the_card_beats_the_kill_and_the_broken_collective_that_follow() -> None:
+    nccl = "torch.distributed.DistBackendError: NCCL error"
+    answer = diagnosis_of(*SERVING, *traceback(FORWARD, error=oom()), nccl, "exit code 137")
+    assert answer.phase is Phase.PREFILL
+
+
+def test_a_kill_alone_is_open_but_points_to_the_host() -> None:
+    answer = diagnosis_of(*SERVING, "vllm-1 exited with code 137")
+    assert (answer.oom, answer.phase) == (None, Phase.HOST_MEMORY)
+
+
+def test_a_full_cache_with_preemptions_is_no_oom() -> None:
+    answer = diagnosis_of(*SERVING, stats(90, 10, 99.9, preemptions=3))
+    assert (answer.oom, answer.phase) == (False, Phase.KV_EXHAUSTION)
+
+
+def test_a_good_day_is_no_oom() -> None:
+    answer = diagnosis_of(*SERVING, stats(9, 0, 20.0))
+    assert (answer.oom, answer.phase) == (False, Phase.NOT_OOM)
+
+
+def test_a_log_of_something_else_says_nothing() -> None:
+    assert diagnosis_of("hello", "world").oom is None
+
+
+def test_the_kernels_word_decides_what_the_log_leaves_open() -> None:
+    kernel = KernelFindings(host_kills=(HostKill(LINE, "python3", 7),))
+    answer = diagnose(Findings(log=findings_of(*SERVING), kernel=kernel))
+    assert (answer.oom, answer.phase) == (False, Phase.HOST_MEMORY)
+
+
+def test_an_xid_is_a_fault() -> None:
+    answer = diagnose(Findings(kernel=KernelFindings(xids=(Xid(LINE, 79, "fell off the bus"),))))
+    assert (answer.oom, answer.phase) == (False, Phase.NOT_OOM)
+
+
+def test_a_metrics_page_or_a_recording_can_show_a_full_cache() -> None:
+    page = MetricsFindings(kv_usage=0.99, preemptions=7, evidence=(LINE,))
+    curve = CurveFindings(peak_kv_usage=0.99, preemptions=7)
+    assert diagnose(Findings(metrics=page)).phase is Phase.KV_EXHAUSTION
+    assert diagnose(Findings(curve=curve)).phase is Phase.KV_EXHAUSTION
+    assert diagnose(Findings(log=findings_of(*SERVING), metrics=page)).oom is False
+    assert diagnose(Findings(log=LogFindings(), metrics=MetricsFindings(kv_usage=0.2))).oom is None
