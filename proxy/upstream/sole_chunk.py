@@ -6,7 +6,7 @@ from functools import lru_cache
 
 _END = b"\r\n"
 _MOST_DIGITS = 6
-_NO_CHUNK = b"\n"  # begins none
+_NO_CHUNK = b""
 
 
 def sole_chunk(data: bytes) -> bytes:
@@ -17,7 +17,7 @@ def sole_chunk(data: bytes) -> bytes:
     is one head for each length of data. `data` must begin where a chunk may begin.
     """
     head = _head_of_chunk(len(data))
-    if data.startswith(head) and data.endswith(_END):
+    if head and data.startswith(head) and data.endswith(_END):
         return data[len(head) : -2]
     return b""
 

@@ -32,6 +32,8 @@ def test_a_whole_chunk_is_recognized_whatever_its_size(size: int) -> None:
         b"4\r\nabcd\r\n0\r\n\r\n",
         b"100\r\n" + b"a" * 255 + b"\r\n",
         b"ff\r\n" + b"a" * 256 + b"\r\n",
+        b"\na\r\n",
+        b"\n" + b"a" * 18 + b"\r\n",  # no chunk is 21 bytes long
     ],
 )
 def test_anything_else_is_left_to_the_parser(data: bytes) -> None:
