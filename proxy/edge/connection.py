@@ -104,11 +104,11 @@ class SluiceProtocol(HttpToolsProtocol):
             return
         self._measures_heads = self._head_bytes + len(data) > MAX_HEAD_BYTES
         self._parse(data)
+        if self.pipeline:  # before any is begun: each one that is answered at once begins the next
+            self._read_on_behind_running()
         if self._due:
             self._due = False
             self._begin(self.running, self.app)
-        if self.pipeline:
-            self._read_on_behind_running()
         if self._in_head and not self.transport.is_closing():
             # Counted per read, after parsing: a head that came whole with its body costs nothing.
             self._head_bytes += len(data)
@@ -161,7 +161,6 @@ class SluiceProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """As uvicorn's, but for the cycle's class, and for what it costs: no limit_concurrency
         (admission is ours), no app state, and the URL taken apart by hand where it is a path."""
-        self._in_head = False
         if self._measures_heads:
             self._check_head_size()
         parser = self.parser
@@ -172,6 +171,7 @@ class SluiceProtocol(HttpToolsProtocol):
         upgrade = parser.should_upgrade()
         self._body_after_upgrade = upgrade and announces_body(self.headers)
         self._set_target(self.url)
+        self._in_head = False  # not sooner: a head that is refused is answered for itself
         previous = self.cycle
         keep_alive = http_version != "1.0" and not upgrade and parser.should_keep_alive()
         self.cycle = ResponseCycle(self, keep_alive)

@@ -291,6 +291,20 @@ def test_a_request_that_does_not_say_one_host_in_a_version_we_speak_is_refused(h
     run(scenario())
 
 
+def test_a_head_that_is_refused_is_answered_on_a_connection_that_was_kept_too() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(GET % 1)
+        await wire.done()
+        wire.receives(b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n")
+        first, second = bodies(wire)
+        assert (first, error_of(second)["code"]) == (b"/1|", "bad_request")
+        assert wire.ended == ["close"]
+        assert len(wire.calls) == 1
+
+    run(scenario())
+
+
 def test_an_old_client_need_not_say_the_host() -> None:
     async def scenario() -> None:
         wire = Wire(echo)
@@ -397,6 +411,18 @@ def test_answers_at_once_and_others_keep_their_order() -> None:
         await wire.done()
         assert bodies(wire) == [b"full", b"full", b"/1|", b"full", b"full", b"/2|", b"full"]
         wire.client_leaves()
+
+    run(scenario())
+
+
+def test_a_thousand_requests_in_one_write_are_too_many_even_to_refuse() -> None:
+    async def scenario() -> None:
+        app = Bouncer()
+        wire = Wire(app)
+        wire.receives((FULL % (0, b"")) * 1000)
+        await wire.done()
+        assert (bodies(wire), len(app.asked)) == ([b"full"], 1)
+        assert wire.ended == ["close"]
 
     run(scenario())
 
