@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 

@@ -9,11 +9,10 @@ from proxy.vllm.doctor.evidence import (
     OomEvent,
     Sign,
     StartUpFacts,
-    StatsSummary,
 )
 from proxy.vllm.doctor.log_line import LogLine
 from proxy.vllm.doctor.start_up_facts import begins_engine, facts_of
-from proxy.vllm.doctor.stats_lines import StatsLine, adds_up
+from proxy.vllm.doctor.stats_lines import StatsLine, StatsSum
 from proxy.vllm.doctor.step_dump import read_step_dump
 from proxy.vllm.doctor.tracebacks import engine_of
 
@@ -26,7 +25,7 @@ MOST_OF_ONE_RULE = 4
 class _Life:
     first_line: int = 1
     facts: StartUpFacts = field(default_factory=StartUpFacts)
-    stats: StatsSummary = field(default_factory=StatsSummary)
+    stats: StatsSum = field(default_factory=StatsSum)
     events: list[OomEvent] = field(default_factory=list)
     events_seen: int = 0
     signs: list[Sign] = field(default_factory=list)
@@ -57,15 +56,18 @@ class Lives:
             self._now.facts = facts
 
     def is_fullest(self, stats: StatsLine) -> bool:
-        peak = self._now.stats.peak_kv_usage
-        return peak is None or stats.kv_usage > peak
+        return self._now.stats.is_fullest(stats)
 
     def add_stats(self, stats: StatsLine, at: EvidenceLine | None) -> None:
+        """`at` is given for the fullest line alone."""
         self.recognised += 1
         life = self._now
-        life.stats = adds_up(life.stats, stats, at)
-        engine = "V0" if stats.swapped is not None else "V1"
-        life.facts = replace(life.facts, ready=True, engine=life.facts.engine or engine)
+        life.stats.add(stats)
+        if at:
+            life.stats.peak_line = at
+        if not life.facts.ready:
+            engine = "V0" if stats.swapped is not None else "V1"
+            life.facts = replace(life.facts, ready=True, engine=life.facts.engine or engine)
 
     def add_event(self, event: OomEvent, frames: tuple[Frame, ...]) -> None:
         self.recognised += 1
@@ -88,7 +90,7 @@ class Lives:
     def ended(self) -> tuple[EngineLife, ...]:
         """All lives, the present one too when it said anything."""
         now = self._now
-        spoke = now.events or now.signs or now.stats.lines or now.facts != StartUpFacts()
+        spoke = now.events or now.signs or now.facts != StartUpFacts()
         return (*self._before, self._frozen()) if spoke else tuple(self._before)
 
     def _begin_where_one_begins(self, line: LogLine, at: EvidenceLine) -> None:
@@ -111,7 +113,7 @@ class Lives:
             file=self._file,
             first_line=now.first_line,
             facts=now.facts,
-            stats=now.stats,
+            stats=now.stats.summary(),
             events=tuple(now.events),
             events_seen=now.events_seen,
             signs=tuple(now.signs),

@@ -135,7 +135,6 @@ class StatsSummary:
     peak_kv_usage: float | None = None
     last_kv_usage: float | None = None
     preemptions: int | None = None
-    prompt_tokens_per_s: float | None = None
     peak_line: EvidenceLine | None = None
 
 

@@ -4,40 +4,24 @@ Nearly all bytes of a large log are access lines. So whole blocks are searched f
 memory speed, and only the lines around a hit are cut out, decoded and read.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 
-from proxy.vllm.doctor import oom_message, start_up_facts, stats_lines
+from proxy.vllm.doctor import oom_message, stats_lines
 from proxy.vllm.doctor.engine_lives import Lives
 from proxy.vllm.doctor.evidence import EvidenceLine, Frame, LogFindings
 from proxy.vllm.doctor.line_cutter import LineCutter, Lines
 from proxy.vllm.doctor.log_line import LogLine, decoded, log_lines
+from proxy.vllm.doctor.prefilter import Prefilter, lines_at_an_end
 from proxy.vllm.doctor.signs import signs_in
 from proxy.vllm.doctor.tracebacks import frames_above, named_method
-
-# Every line that any reader understands holds one of these. Each costs half a second a gigabyte.
-EVERYWHERE = (
-    b"emory",
-    b"rror",
-    stats_lines.NEEDLE,
-    b"args: ",
-    b"LLM engine",
-    b"OUT_OF_",
-    b"illed",
-    b"xit",
-    b"IGKILL",
-)
-# Looked for only near the beginning of a file or of an engine's life.
-AT_START = tuple(needle.encode() for needle in start_up_facts.NEEDLES)
-# Looked for only in a block that has an error.
-AT_ERRORS = (b"Dumping s", b"bad_alloc", b"died")
-START_BYTES = 32 << 20
 
 _LONGEST_TEXT = 2_000
 _LONGEST_LINE = 256 << 10
 _MOST_ABOVE = 96 << 10
 _MOST_TRACEBACKS = 24
-_BEGINNINGS = (b"LLM engine", b"args: ")
+_END = 64 << 10  # how a life ended stands in so many of its last bytes
 
 
 class LogScanner:
@@ -85,7 +69,8 @@ class _FileScan:
         self._file = file
         self.cutter = LineCutter()
         self.lives = Lives(file)
-        self._start_until = START_BYTES
+        self._prefilter = Prefilter()
+        self._latest: deque[tuple[Lines, frozenset[int]]] = deque()
         self._above = b""  # the end of the lines before, for tracebacks
 
     def feed(self, block: bytes) -> None:
@@ -95,33 +80,32 @@ class _FileScan:
     def close(self) -> None:
         for lines in self.cutter.rest():
             self._read(lines)
+        self._read_end()
 
     def _read(self, lines: Lines) -> None:
         data = lines.data
-        for start, end in self._hits(data):
+        found, begins = self._prefilter.lines_of_interest(data)
+        if begins:
+            self._read_end()
+        for start, end in found:
             self._read_line(lines, start, end)
+        self._latest.append((lines, frozenset(start for start, _ in found)))
+        while sum(len(run.data) for run, _ in self._latest) - len(self._latest[0][0].data) > _END:
+            self._latest.popleft()
         self._above = (
             data[-_MOST_ABOVE:] if len(data) >= _MOST_ABOVE else (self._above + data)[-_MOST_ABOVE:]
         )
 
-    def _hits(self, data: bytes) -> list[tuple[int, int]]:
-        """Where the lines are that hold one of the words."""
-        if any(word in data for word in _BEGINNINGS):
-            self._start_until = self.cutter.bytes + START_BYTES
-        needles: tuple[bytes, ...] = EVERYWHERE
-        if self.cutter.bytes - len(data) < self._start_until:
-            needles += AT_START
-        if b"rror" in data or b"emory" in data:
-            needles += AT_ERRORS
-        hits: dict[int, int] = {}
-        for needle in needles:
-            _add_lines_with(data, needle, hits)
-        return sorted(hits.items())
+    def _read_end(self) -> None:
+        """How a life ended stands in its last lines, and nobody else looks for it there."""
+        for lines, read in self._latest:
+            for start, end in lines_at_an_end(lines.data):
+                if start not in read:
+                    self._read_line(lines, start, end)
+        self._latest.clear()
 
     def _read_line(self, lines: Lines, start: int, end: int) -> None:
         raw = lines.data[start : min(end, start + _LONGEST_LINE)]
-        if b" HTTP/1." in raw and b'" ' in raw and b"emory" not in raw:
-            return  # an access line with "Internal Server Error"
         stats = stats_lines.read_stats(raw) if stats_lines.NEEDLE in raw else None
         if stats:
             evidence = None
@@ -159,14 +143,3 @@ class _FileScan:
             above = self._above[-(_MOST_ABOVE - len(above)) :] + above
         for raw in reversed(above.split(b"\n")):
             yield from reversed(list(log_lines(decoded(raw[:_LONGEST_LINE]))))
-
-
-def _add_lines_with(data: bytes, needle: bytes, hits: dict[int, int]) -> None:
-    at = data.find(needle)
-    while at >= 0:
-        start = data.rfind(b"\n", 0, at) + 1
-        end = data.find(b"\n", at)
-        if end < 0:
-            end = len(data)
-        hits[start] = end
-        at = data.find(needle, end)

@@ -9,8 +9,7 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         Phase.HOST_MEMORY,
         DECIDES,
         "the host's RAM ran out and Ray killed a worker; the card is not the matter",
-        r"ray\.exceptions\.OutOfMemoryError|[Ww]orkers? .{0,80}killed due to (?:the node running"
-        r" low on|memory pressure)"
+        r"ray\.exceptions\.OutOfMemoryError|killed due to (?:the node running low|memory pressure)"
         r"|Task was killed due to the node running low on memory|Memory on the node .* was .*"
         r" which exceeds",
         "ray.exceptions",
@@ -82,6 +81,7 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         "the shared memory (/dev/shm) is full or too small; the card is not the matter",
         r"No space left on device.*(?:shm|shared memory)|(?:/dev/shm|shared memory|shm_).*No"
         r" space left on device"
+        r"|(?:NCCL WARN|posix_fallocate).*No space left"
         r"|insufficient shared memory|creating shared memory segment|bus error|Bus error|SIGBUS"
         r"|unable to (?:mmap|open shared memory|write to file) .*(?:shm|torch_)|Bad file"
         r" descriptor.*shm",
@@ -102,7 +102,7 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         "No space left",
         "Disk quota",
         "free disk space",
-        unless=r"shm|shared memory|" + TALK,
+        unless=r"shm|shared memory|NCCL|posix_fallocate|" + TALK,
     ),
     rule(
         "illegal access",

@@ -8,6 +8,7 @@ from proxy.vllm.doctor.log_line import LogLine
 from proxy.vllm.doctor.sizes import SIZE, size_in_bytes
 
 _SPELLINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("driver", re.compile(r"Triton Error \[\w+\]: out of memory")),
     (
         "torch",
         re.compile(

@@ -72,7 +72,7 @@ _NUMBERS: tuple[_Reading, ...] = (
 _SHARE = re.compile(rf"x gpu_memory_utilization \({_R}\)|Desired GPU memory utilization is \({_R},")
 _BLOCKS = re.compile(r"# (?:GPU|[Cc]uda|CUDA|HPU|xpu) blocks: (\d+)")
 _DEFAULT_BLOCK = 16
-_V0 = re.compile(r"Initializing an? (?:V0 )?LLM engine \((?:v([^)]*)\))?")
+_V0 = re.compile(r"Initializing an? (?:V0 )?LLM engine(?: \(v([^)]*)\))?")
 _V1 = re.compile(r"Initializing a V1 LLM engine(?: \(v([^)]*)\))?")
 _VERSION = re.compile(r"vLLM (?:API )?server version (\S+)")
 _READY = re.compile(
@@ -114,7 +114,7 @@ _ON_LINE = re.compile(r"--([a-z][a-z-]+)(?:[ =]|', ')(\S+?)(?=[\s',\]]|$)")
 _CONFIG_LINES = (
     "non-default args",
     "args: Namespace",
-    "LLM engine (",
+    "LLM engine ",
     "Chunked prefill is enabled",
 )
 

@@ -4,20 +4,20 @@ They are the only relevant lines that come by the million, so they are read as b
 """
 
 import re
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from proxy.vllm.doctor.evidence import EvidenceLine, StatsSummary
 
 NEEDLE = b"KV cache "  # usage, size, space
 _STATS = re.compile(
-    rb"(?:prompt throughput: ([\d.]+) tokens/s.*?)?Running: (\d+) reqs?,(?: Swapped: (\d+) reqs?,)?"
+    rb"Running: (\d+) reqs?,(?: Swapped: (\d+) reqs?,)?"
     rb" (?:Waiting|Pending): (\d+) reqs?(?:.*?Preemptions: (\d+))?.*?KV cache usage: ([\d.]+)%"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StatsLine:
-    prompt_tokens_per_s: float | None
+class StatsLine(NamedTuple):
+    """One line; a NamedTuple is the cheapest value to make."""
+
     running: int
     swapped: int | None
     waiting: int
@@ -30,9 +30,8 @@ def read_stats(line: bytes) -> StatsLine | None:
     found = _STATS.search(line)
     if found is None:
         return None
-    prompt, running, swapped, waiting, preemptions, usage = found.groups()
+    running, swapped, waiting, preemptions, usage = found.groups()
     return StatsLine(
-        prompt_tokens_per_s=float(prompt) if prompt else None,
         running=int(running),
         swapped=int(swapped) if swapped else None,
         waiting=int(waiting),
@@ -41,19 +40,43 @@ def read_stats(line: bytes) -> StatsLine | None:
     )
 
 
-def adds_up(summary: StatsSummary, line: StatsLine, at: EvidenceLine | None) -> StatsSummary:
-    """The summary with one line more; `at` is kept when the line is the fullest so far."""
-    fullest = summary.peak_kv_usage is None or line.kv_usage > summary.peak_kv_usage
-    return replace(
-        summary,
-        lines=summary.lines + 1,
-        peak_running=max(summary.peak_running or 0, line.running),
-        peak_waiting=max(summary.peak_waiting or 0, line.waiting),
-        last_running=line.running,
-        last_waiting=line.waiting,
-        peak_kv_usage=line.kv_usage if fullest else summary.peak_kv_usage,
-        last_kv_usage=line.kv_usage,
-        preemptions=(summary.preemptions or 0) + line.preemptions,
-        prompt_tokens_per_s=line.prompt_tokens_per_s,
-        peak_line=at if fullest and at else summary.peak_line,
-    )
+class StatsSum:
+    """Adds lines up. They come by the million, so this one changes in place."""
+
+    __slots__ = ("_last", "_lines", "_peak", "_preemptions", "_running", "_waiting", "peak_line")
+
+    def __init__(self) -> None:
+        self.peak_line: EvidenceLine | None = None
+        self._lines = 0
+        self._preemptions = 0
+        self._running = 0
+        self._waiting = 0
+        self._peak = -1.0
+        self._last: StatsLine | None = None
+
+    def is_fullest(self, line: StatsLine) -> bool:
+        return line.kv_usage > self._peak
+
+    def add(self, line: StatsLine) -> None:
+        self._lines += 1
+        self._preemptions += line.preemptions
+        self._running = max(self._running, line.running)
+        self._waiting = max(self._waiting, line.waiting)
+        self._peak = max(self._peak, line.kv_usage)
+        self._last = line
+
+    def summary(self) -> StatsSummary:
+        last = self._last
+        if last is None:
+            return StatsSummary()
+        return StatsSummary(
+            lines=self._lines,
+            peak_running=self._running,
+            peak_waiting=self._waiting,
+            last_running=last.running,
+            last_waiting=last.waiting,
+            peak_kv_usage=self._peak,
+            last_kv_usage=last.kv_usage,
+            preemptions=self._preemptions,
+            peak_line=self.peak_line,
+        )

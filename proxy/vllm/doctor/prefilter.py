@@ -1,0 +1,83 @@
+"""Which lines of a block are worth reading: a search for few words, at memory speed.
+
+Each word costs half a second a gigabyte, and each line that holds one some microseconds. So words
+that come only at certain times are looked for only then.
+"""
+
+from proxy.vllm.doctor import start_up_facts, stats_lines
+
+TROUBLE = (b"emory", b"rror")
+BEGINNINGS = (b"LLM engine", b"args: ")
+EVERYWHERE = (*TROUBLE, *BEGINNINGS, stats_lines.NEEDLE)
+# Looked for near the beginning of a file or of an engine's life.
+AT_START = tuple(needle.encode() for needle in start_up_facts.NEEDLES)
+# Looked for where an engine's life ends: there, and before the next beginning.
+AT_END = (b"illed", b"xit")
+# Looked for in a block that has an error.
+AT_ERRORS = (b"Dumping s", b"bad_alloc", b"died", *AT_END)
+START_BYTES = 32 << 20
+
+_ANSWERS = (b"Error", b"Error\r", b"Error\x1b[0m")
+_CLIENTS_WITHIN = 512  # of a line: what the carriers put before it is shorter
+
+
+class Prefilter:
+    """Remembers how far the last beginning is, in bytes."""
+
+    def __init__(self) -> None:
+        self._start_left = START_BYTES
+
+    def lines_of_interest(self, data: bytes) -> tuple[list[tuple[int, int]], bool]:
+        """Begin and end of each such line, in order; and whether an engine begins in `data`."""
+        found: dict[int, int] = {}
+        for word in TROUBLE:
+            _find(data, word, found)
+        in_trouble = any(found.values())
+        begins = False
+        for word in BEGINNINGS:
+            begins |= _find(data, word, found)
+        _find(data, stats_lines.NEEDLE, found)
+        if begins:
+            self._start_left = START_BYTES
+        for word in self._further(in_trouble, begins):
+            _find(data, word, found)
+        self._start_left -= len(data)
+        return sorted((start, end) for start, end in found.items() if end), begins
+
+    def _further(self, in_trouble: bool, begins: bool) -> tuple[bytes, ...]:
+        start = AT_START if self._start_left > 0 else ()
+        return (*start, *(AT_ERRORS if in_trouble else AT_END if begins else ()))
+
+
+def lines_at_an_end(data: bytes) -> list[tuple[int, int]]:
+    """The lines that may say that a process was killed."""
+    found: dict[int, int] = {}
+    for word in AT_END:
+        _find(data, word, found)
+    return sorted((start, end) for start, end in found.items() if end)
+
+
+def _find(data: bytes, word: bytes, found: dict[int, int]) -> bool:
+    """Adds the lines that hold the word; an end of 0 stands for a line that says nothing."""
+    any_new = False
+    at = data.find(word)
+    while at >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at)
+        if end < 0:
+            end = len(data)
+        if start not in found:
+            found[start] = 0 if _is_talk(data, start, end) else end
+            any_new = any_new or found[start] > 0
+        at = data.find(word, end)
+    return any_new
+
+
+def _is_talk(data: bytes, start: int, end: int) -> bool:
+    """A client's words, or the answer "500 Internal Server Error": a crowd that says nothing."""
+    if data.endswith(_ANSWERS, start, end):
+        return data.find(b" HTTP/1", start, end) >= 0
+    head = min(end, start + _CLIENTS_WITHIN)
+    if data.find(b"Received request ", start, head) >= 0:
+        return True
+    return data.find(b"Added request ", start, head) >= 0
