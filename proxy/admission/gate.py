@@ -62,7 +62,10 @@ class Gate:
         if self._closed_by is None and self._queue.may_run(request):
             claim = self._claim(request)
             if claim is not None:
-                return self._grant(request, claim, now, 0.0)
+                permit = self._grant(request, claim, now, 0.0)
+                if self._queue:
+                    self._grant_waiting()  # being passed may have made another one the head
+                return permit
         reason = self._obstacle(request, now, invited)
         if reason is None:
             return self._enqueue(request, now)

@@ -154,6 +154,22 @@ class TestDeciding:
 
         run(scenario())
 
+    def test_one_that_is_due_because_a_newcomer_passed_it_runs_at_once(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(queue=PriorityDiscipline(now), e=21)
+            use.ask("a", seats=20)
+            use.ask("b")
+            use.ask("low", seats=2, priority=Priority.LOW)
+            use.ask("c")
+            use.permit("b").complete()  # for c, who is the first to pass the low one
+            use.ask("giant", seats=21)
+            use.permit("a").complete()
+            assert use.waiting("low", "giant")
+            use.ask("high", seats=18, priority=Priority.HIGH)
+            assert use.waiting("giant")
+
+        run(scenario())
+
 
 class TestGivingBack:
     def test_seats_go_to_the_waiters_in_the_order_of_their_arrival(self) -> None:
