@@ -58,6 +58,13 @@ class ClientConnection:
     def is_closing(self) -> bool:
         return self._protocol.transport.is_closing()
 
+    @property
+    def ends_before_body(self) -> bool:
+        """The connection is not kept, and more of the request's body is still to come: an answer
+        sent now would be cut off from the client by the reset that what is unread gives rise to."""
+        running = self._protocol.running
+        return running.more_body and not running.keep_alive
+
     def take_whole_body(self) -> bytes | None:
         """The request's body, once, if every byte of it is here; None if receive() must be used.
 

@@ -18,6 +18,7 @@ from proxy.edge.answers import (
     server_timing,
     whole_answer,
 )
+from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.edge.intake import IntakeFullError
 from proxy.edge.routes import Access
@@ -181,7 +182,9 @@ class Responder:
         # After a refused `Expect: 100-continue` nobody can tell whether the body still comes, and
         # so where the next request begins.
         asked_first = visit.headers.expects_continue and not visit.body_read
-        if not (answer.close or asked_first or self._draining()):
+        connection = client_connection(visit.scope)
+        too_soon = connection is not None and connection.ends_before_body
+        if not (answer.close or asked_first or too_soon or self._draining()):
             await send_answer(visit.send, answer, headers)
         elif visit.body_read:
             await send_answer(visit.send, answer, [*headers, CLOSE])

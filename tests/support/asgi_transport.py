@@ -144,6 +144,10 @@ class AsgiConnection:
     def is_closing(self) -> bool:
         return self.closed or self.aborted or self._exchange.disconnected
 
+    @property
+    def ends_before_body(self) -> bool:
+        return False  # there is no connection that could be kept
+
     def take_whole_body(self) -> bytes | None:
         return self._exchange.take_whole_body()
 

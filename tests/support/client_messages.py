@@ -79,7 +79,7 @@ class ClientLine:
 
     `ended` says how it did. `refusal` is what the server itself has answered, if it has.
     `closes` False: a close() stays without effect, as when the client does not read what is
-    buffered.
+    buffered. `ends_before_body`: it is not kept, and more of the request's body is to come.
     """
 
     def __init__(self, *, closes: bool = True) -> None:
@@ -88,6 +88,7 @@ class ClientLine:
         self.client = ClientMessages()
         self.sent = SentMessages()
         self.has_room = True
+        self.ends_before_body = False
         self._closes = closes
 
     def scope(self, **values: object) -> dict[str, Any]:

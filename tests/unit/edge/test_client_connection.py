@@ -61,6 +61,34 @@ def test_an_ended_connection_says_so(way: str) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("version", "more", "body", "ends"),
+    [
+        (b"1.0", b"", b"", True),
+        (b"1.1", b"connection: close\r\n", b"{", True),
+        (b"1.1", b"connection: close\r\n", b"{}", False),
+        (b"1.1", b"", b"{", False),
+    ],
+)
+def test_it_ends_before_the_body_if_it_is_not_kept_and_more_is_to_come(
+    version: bytes, more: bytes, body: bytes, ends: bool
+) -> None:
+    async def scenario() -> None:
+        async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        wire = Wire(app)
+        head = POST.replace(b"1.1", version).replace(b"host: x\r\n", b"host: x\r\n" + more)
+        wire.receives(head + body)
+        await settle()
+        assert wire.connection.ends_before_body is ends
+        wire.client_leaves()
+        await wire.done()
+
+    run(scenario())
+
+
 def test_an_abort_is_a_reset_on_the_wire() -> None:
     """A body that ends with its connection must not look complete."""
 

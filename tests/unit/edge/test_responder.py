@@ -303,6 +303,19 @@ def test_an_upload_that_is_refused_is_read_on_before_its_connection_closes() -> 
     run(scenario())
 
 
+def test_so_is_one_whose_connection_is_not_kept() -> None:
+    async def scenario() -> None:
+        desk = Desk(body_read=False)
+        desk.line.ends_before_body = True
+        asyncio.get_running_loop().call_later(1, desk.line.client.body, b"the rest")
+        await desk.respond(Rejected(FACTS))
+        desk.check(503, "queue_full", RequestOutcome.SHED)
+        assert desk.header[b"connection"] == b"close"
+        assert (now(), desk.line.ended) == (1, [])
+
+    run(scenario())
+
+
 def test_an_upload_that_does_not_end_is_dropped_after_two_seconds() -> None:
     async def scenario() -> None:
         desk = Desk(body_read=False)
