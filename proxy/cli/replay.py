@@ -18,6 +18,7 @@ import uvloop
 from rich.console import Console
 
 from proxy import __version__
+from proxy.cli.output_files import refuse_unwritable
 from proxy.cli.replay_options import (
     asking_of,
     limits_of,
@@ -88,6 +89,9 @@ def replay(
     """
     asking, patience = asking_of(url, told), patience_of(told)
     source, schedule = schedule_of(trace, told)
+    if recording is not None and html is None:
+        raise click.UsageError("--recording is laid under the report of --html FILE")
+    refuse_unwritable(output, html)
     _allow_many_connections()
     tally = Tally(objective_of(told))
     console = Console(stderr=True, highlight=False)

@@ -191,7 +191,12 @@ def load_options(command: Command) -> Command:
 def schedule_of(trace: Path | None, told: dict[str, Any]) -> tuple[str, Schedule]:
     """What it is called, and when what is asked. Exits where the trace cannot be read."""
     arrivals = _arrivals_spec(told)
-    if (trace is None) == (arrivals is None):
+    if trace is not None and arrivals is not None:
+        raise click.UsageError(
+            "a trace file and --rate or --arrivals exclude each other: --limit-rate thins a trace, "
+            "--lengths TRACE takes its lengths alone"
+        )
+    if trace is None and arrivals is None:
         raise click.UsageError("name a trace file, or make a load up with --rate or --arrivals")
     rng = random.Random(told["seed"])
     try:

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from proxy.cli.output_files import refuse_unwritable
 from proxy.cli.replay_child import replay_once
 from proxy.cli.tune_trials import gateway_with, run_trials
 from proxy.replay.limit_curve import limit_curve
@@ -96,8 +97,8 @@ def tune(
     it. Trials are interleaved and repeated; of limits that are as good within noise the smallest is
     recommended. The engine should have nothing else to do.
 
-    Exit codes: 0 found, 3 nothing was good at any limit, 130 broken off (the curve so far is
-    printed).
+    Exit codes: 0 found, 1 a trial could not be played, 2 bad options, 3 nothing was good at any
+    limit, 130 broken off (the curve so far is printed).
 
     \b
     Examples:
@@ -105,6 +106,7 @@ def tune(
       sluice tune http://gpu-host:8000 --between 8 128 --html curve.html -- trace.csv --slo-e2e 30
     """
     span = _span(between)
+    refuse_unwritable(html)
     search = LimitSearch(
         span, random.Random(order_seed), points=points, repeats=repeats, trials=max_trials
     )

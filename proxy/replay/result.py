@@ -124,6 +124,9 @@ def to_short_json(result: ReplayResult) -> bytes:
 
 def write_result(result: ReplayResult, path: Path) -> None:
     """All or nothing: a reader never sees half a file. Raises OSError."""
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        path.write_bytes(to_json(result))
+        return
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         part.write_bytes(to_json(result))

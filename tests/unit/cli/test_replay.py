@@ -72,6 +72,10 @@ def test_ctrl_c_ends_it_with_what_there_is(engine: str, tmp_path: Path) -> None:
     [
         ([], 2, "name a trace file, or make a load up"),
         (["--rate", "1", "--arrivals", "poisson:1"], 2, "exclude each other"),
+        (["none.csv", "--rate", "1"], 2, "--limit-rate thins a trace"),
+        (["--rate", "9", "--output", "none/r.json"], 2, "error: none/r.json: No such file"),
+        (["--rate", "9", "--html", "."], 2, "error: .: Is a directory"),
+        (["--rate", "9", "--recording", "r.csv"], 2, "the report of --html FILE"),
         (["--arrivals", "waves:1"], 2, "arrivals are 'waves:1'"),
         (["--rate", "1", "--prompt-tokens", "x"], 2, "--prompt-tokens is 'x'"),
         (["--rate", "1", "--duration", "soon"], 2, "write 1.5, 250ms"),

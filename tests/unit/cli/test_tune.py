@@ -165,3 +165,12 @@ def test_the_time_it_takes_is_said_beforehand(
     command = [ENGINE, "--between", "2", "64", "--", *options]
     result = CliRunner(env={"COLUMNS": "200"}).invoke(module.tune, command)
     assert said in result.stderr
+
+
+def test_a_page_that_could_not_be_written_is_refused_before_the_first_replay() -> None:
+    command = ["http://engine", "--between", "2", "4", "--html", "none/curve.html"]
+    result = CliRunner().invoke(module.tune, command)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: none/curve.html: No such file or directory\n",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -55,6 +56,14 @@ def test_a_file_that_cannot_be_replaced_is_left_as_it_was(tmp_path: Path) -> Non
     with pytest.raises(OSError, match=r"run\.json"):
         write_result(RESULT, tmp_path / "run.json")
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "null"
+    link.symlink_to(os.devnull)
+    write_result(RESULT, link)
+    assert link.is_symlink()
+    assert link.is_char_device()
 
 
 def test_a_field_that_a_later_version_adds_is_no_obstacle(written: Path) -> None:
