@@ -19,15 +19,33 @@ LEAST_SHARE_OF_OTHERS = 0.05
 LEAST_FRAGMENTED = GIB
 
 _SAMPLER_BYTES = (12, 4)
-# The vocabularies of widely served models, as padded in their weights; the likeliest first, as a
-# message's two digits often fit two of them.
-VOCABULARIES = (
-    *(152064, 128256, 151936, 201088, 129280, 262144, 32000, 256000, 262208, 200064, 202048),
-    *(163840, 131072, 151552, 32768, 32064, 49152, 50257, 50304, 51200, 51866, 64000, 65024),
-    *(65536, 73448, 92544, 92553, 100278, 100352, 102400, 119547, 122753, 125696, 126464),
-    *(128000, 128512, 128815, 130528, 152576, 154880, 155136, 157184, 200019, 248320, 250002),
-    *(250112, 250880, 255033, 256256, 261019, 262400),
+# Vocabularies as padded in the weights, by what a model's name holds; the likeliest first, as a
+# message's two digits can fit two of them.
+_FAMILIES: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("qwen3.5", (248320,)),
+    ("qwen3-next", (151936,)),
+    ("qwen", (152064, 151936, 151646)),
+    ("qwq", (152064,)),
+    ("gpt-oss", (201088,)),
+    ("llama-4", (202048,)),
+    ("llama-2", (32000,)),
+    ("llama", (128256, 32000)),
+    ("deepseek-r1-distill-qwen", (152064, 151936)),
+    ("deepseek", (129280, 102400, 32256)),
+    ("gemma-2", (256000,)),
+    ("gemma", (262144, 262208, 256000)),
+    ("glm", (151552, 154880, 65024)),
+    ("mixtral", (32000,)),
+    ("mistral", (131072, 32768, 32000)),
+    ("phi", (200064, 100352, 32064, 51200)),
+    ("kimi", (163840,)),
+    ("minimax", (200064,)),
+    ("internvl", (151674, 92553)),
+    ("internlm", (92544,)),
+    ("granite", (49152, 100352)),
 )
+# For a model that nobody named. Few: with many, any size would fit one of them by chance.
+_WIDELY_SERVED = (152064, 128256, 151936, 201088, 129280, 262144)
 
 
 def with_own_use(event: OomEvent) -> OomEvent:
@@ -84,17 +102,24 @@ def is_fragmented(event: OomEvent) -> bool:
     return held >= max(event.requested, LEAST_FRAGMENTED)
 
 
-def sampler_vocabulary(requested: int | None, max_num_seqs: int | None) -> tuple[int, int] | None:
+def sampler_vocabulary(
+    requested: int | None, max_num_seqs: int | None, model: str | None = None
+) -> tuple[int, int] | None:
     """(vocabulary, bytes each) if the request is the sampler's over so many sequences."""
     if not requested or not max_num_seqs:
         return None
     fits = (
         (vocabulary, each)
         for each in _SAMPLER_BYTES
-        for vocabulary in VOCABULARIES
+        for vocabulary in _vocabularies_of(model)
         if abs(max_num_seqs * vocabulary * each - requested) <= _shown_within(requested)
     )
     return next(fits, None)
+
+
+def _vocabularies_of(model: str | None) -> tuple[int, ...]:
+    name = (model or "").lower()
+    return next((sizes for family, sizes in _FAMILIES if family in name), _WIDELY_SERVED)
 
 
 def _shown_within(size: int) -> int:

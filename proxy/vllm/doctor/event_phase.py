@@ -9,12 +9,13 @@ from proxy.vllm.doctor.arithmetic import (
     sampler_vocabulary,
 )
 from proxy.vllm.doctor.evidence import Confidence, EngineLife, OomEvent, Phase
-from proxy.vllm.doctor.sizes import MIB, readable
+from proxy.vllm.doctor.sizes import GIB, MIB, readable
 from proxy.vllm.doctor.step_dump import StepDump
 from proxy.vllm.doctor.tracebacks import Place, place_of
 
 # Below it a request at run time can as well be a decode step's.
 LEAST_PREFILL = 100 * MIB
+_MOST_OF_GRAPHS = 8 * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,13 @@ def max_num_seqs_of(life: EngineLife) -> int | None:
 
 
 def has_served(event: OomEvent, life: EngineLife) -> bool:
-    """Private pools hold captured graphs, so they too are later than the start."""
-    return event.after_ready or (event.private_pools is not None and _is_complete(life))
+    """Private pools hold captured graphs, so they too are later than the start.
+
+    In sleep mode weights and KV cache lie in such pools, and say nothing.
+    """
+    pools = event.private_pools
+    holds_graphs = pools is not None and pools < _MOST_OF_GRAPHS
+    return event.after_ready or (holds_graphs and _is_complete(life))
 
 
 def step_of(life: EngineLife) -> StepDump | None:
@@ -166,13 +172,16 @@ def _corrected_by_numbers(event: OomEvent, found: EventPhase, place: Place | Non
 
 
 def _is_sampler_sized(event: OomEvent, life: EngineLife) -> bool:
-    return sampler_vocabulary(event.requested, max_num_seqs_of(life)) is not None
+    return _sampler(event, life) is not None
+
+
+def _sampler(event: OomEvent, life: EngineLife) -> tuple[int, int] | None:
+    return sampler_vocabulary(event.requested, max_num_seqs_of(life), life.facts.model)
 
 
 def _sampler_sentence(event: OomEvent, life: EngineLife) -> str:
     seqs = max_num_seqs_of(life)
-    found = sampler_vocabulary(event.requested, seqs)
-    vocabulary, each = found or (0, 0)
+    vocabulary, each = _sampler(event, life) or (0, 0)
     return (
         f"{readable(event.requested)} is the sampler's: {seqs} sequences x a vocabulary of about "
         f"{vocabulary} x {each} bytes"

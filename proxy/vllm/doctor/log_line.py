@@ -23,6 +23,9 @@ _CARRIERS = re.compile(
     rf"""(?:
       \s+
     | >[ ]
+    | │
+    | \[(?:Error|Warning|Info|Debug|error|warning|info|debug)\]
+    | \(Process\)
     | [^|]{{0,80}}\d+%\|[^|]*\|[ ]?\d+/\d+[ ]\[[^\]]*\]
     | {_STAMP}(?:[ ](?:stdout|stderr)[ ][FP])?[ :]?
     | (?:\w{{3}}[ ])?\w{{3}}[ ]+\d{{1,2}}[ ]\d\d:\d\d:\d\d(?:\.\d+)?
@@ -112,4 +115,4 @@ def stripped(raw: str) -> LogLine:
             break
         at = found.end()
         source = found["source"] or source
-    return LogLine(text[at:].rstrip(), source)
+    return LogLine(text[at:].rstrip("│ \t\r\n"), source)

@@ -207,7 +207,10 @@ SYMPTOM_RULES: tuple[Rule, ...] = (
         r" initialization failed"
         r"|WorkerProc (?:hit an exception|initialization failed)|EngineCore (?:encountered|hit"
         r"|failed to start|died|failed)"
-        r"|Engine core proc .*died|Engine loop is dead|Background loop (?:has errored|is"
+        r""
+        r"|A worker died or was killed"
+        r"|Engine core proc .*died|Engine loop is dead|already dead|Background loop"
+        r" (?:has errored|is"
         r" stopped)|died unexpectedly"
         r"|AsyncEngineDeadError|Engine process failed to start|Worker .*(?:died|terminated)",
         "EngineDead",
@@ -216,6 +219,7 @@ SYMPTOM_RULES: tuple[Rule, ...] = (
         "WorkerProc",
         "EngineCore ",
         "Engine loop",
+        "already dead",
         "Background loop",
         "died",
         "Engine process",

@@ -91,9 +91,10 @@ MEMORY_RULES: tuple[Rule, ...] = (
         Phase.KV_EXHAUSTION,
         STRONG,
         "running sequences were thrown out because the KV cache was full",
-        r"is preempted by PreemptionMode\.\w+ mode because there is not enough KV cache space"
+        r"is preempted (?:by|in) PreemptionMode\.\w+ mode because there is not enough"
+        r" KV cache space"
         r"(?:.*total_(?:num_)?cumulative_preemption(?:_cnt)?=(?P<preemptions>\d+))?",
-        "is preempted by",
+        "is preempted",
     ),
     rule(
         "prompt beyond the KV cache (V0)",

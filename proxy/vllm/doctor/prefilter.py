@@ -12,9 +12,9 @@ EVERYWHERE = (*TROUBLE, *BEGINNINGS, stats_lines.NEEDLE)
 # Looked for near the beginning of a file or of an engine's life.
 AT_START = tuple(needle.encode() for needle in start_up_facts.NEEDLES)
 # Looked for where an engine's life ends: there, and before the next beginning.
-AT_END = (b"illed", b"xit")
+AT_END = (b"illed", b"xit", b"died", b"output_handler", b"No space left")
 # Looked for in a block that has an error.
-AT_ERRORS = (b"Dumping s", b"bad_alloc", b"died", *AT_END)
+AT_ERRORS = (b"Dumping s", b"bad_alloc", *AT_END)
 START_BYTES = 32 << 20
 
 _ANSWERS = (b"Error", b"Error\r", b"Error\x1b[0m")
@@ -50,7 +50,7 @@ class Prefilter:
 
 
 def lines_at_an_end(data: bytes) -> list[tuple[int, int]]:
-    """The lines that may say that a process was killed."""
+    """The lines that may say how a life ended."""
     found: dict[int, int] = {}
     for word in AT_END:
         _find(data, word, found)

@@ -8,11 +8,12 @@ from proxy.vllm.doctor.evidence import Frame, Phase
 from proxy.vllm.doctor.log_line import LogLine
 
 _FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
+_NOTEBOOK_FRAME = re.compile(r"^File (\S+\.py):\d+, in ([\w.]+)\(")
 _BEGINNING = "Traceback (most recent call last)"
 MOST_FRAMES = 120
 # Source and markers between two frames; with more of other lines the traceback is not this one's.
 _MOST_BETWEEN = 8
-_METHOD = re.compile(r"(?:processing|executing) method '?(\w+)")
+_METHOD = re.compile(r"(?:processing|executing) method '?(\w+)|Call to (\w+) method failed")
 
 
 def frames_above(lines_upwards: Iterable[LogLine], source: str) -> tuple[Frame, ...]:
@@ -22,7 +23,7 @@ def frames_above(lines_upwards: Iterable[LogLine], source: str) -> tuple[Frame, 
     for line in lines_upwards:
         if line.source != source:
             continue
-        here = [Frame(*found) for found in _FRAME.findall(line.text)]  # some exports join lines
+        here = _frames_in(line.text)
         frames += reversed(here)
         between = 0 if here else between + 1
         ends = _BEGINNING in line.text and bool(frames)
@@ -31,9 +32,15 @@ def frames_above(lines_upwards: Iterable[LogLine], source: str) -> tuple[Frame, 
     return tuple(reversed(frames))
 
 
+def _frames_in(text: str) -> list[Frame]:
+    """Mostly one or none; some exports join a whole traceback into one line."""
+    found = [*_FRAME.findall(text), *_NOTEBOOK_FRAME.findall(text)]
+    return [Frame(path.replace("\\", "/"), function.split(".")[-1]) for path, function in found]
+
+
 def named_method(text: str) -> tuple[Frame, ...]:
     """The worker's method that failed, where the message names it above its traceback."""
-    return tuple(Frame("vllm", method) for method in _METHOD.findall(text))
+    return tuple(Frame("vllm", first or second) for first, second in _METHOD.findall(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,31 +185,32 @@ def _quiet(log: LogFindings) -> Verdict | None:
     if not log.recognised or not log.lives:
         return None
     life = log.lives[-1]
-    died = next((sign for sign in life.signs if sign.rule == "symptom"), None)
+    return _another_error(life) or _silent_death(life) or _no_failure(life)
+
+
+def _another_error(life: EngineLife) -> Verdict | None:
+    """An error in a request leaves the engine alive; one that killed it, or kept it from serving."""
+    died = any(sign.rule == "symptom" for sign in life.signs)
     others = [sign for sign in life.signs if sign.rule == "another error"]
-    if others and (died or not life.facts.ready):
-        said = others[0].evidence
-        return Verdict(
-            False,
-            Phase.NOT_OOM,
-            Confidence.MEDIUM,
-            BY_NAME["another error"].says,
-            life,
-            None,
-            others[0],
-            (said,),
-        )
-    if died:
-        return Verdict(
-            None,
-            Phase.UNKNOWN,
-            Confidence.LOW,
-            "the engine died and the log does not say of what",
-            life,
-            None,
-            died,
-            (died.evidence,),
-        )
+    if not others or (life.facts.ready and not died):
+        return None
+    return replace(_plain(life, others[0]), confidence=Confidence.MEDIUM)
+
+
+def _silent_death(life: EngineLife) -> Verdict | None:
+    died = next((sign for sign in life.signs if sign.rule == "symptom"), None)
+    if died is None and (life.facts.ready or life.facts.graph_pool_bytes is not None):
+        return None
+    says = (
+        "the engine died and the log does not say of what"
+        if died
+        else "the log ends before the engine was ready, and does not say why"
+    )
+    lines = (died.evidence,) if died else ()
+    return Verdict(None, Phase.UNKNOWN, Confidence.LOW, says, life, sign=died, evidence=lines)
+
+
+def _no_failure(life: EngineLife) -> Verdict:
     sure = Confidence.MEDIUM if life.facts.ready else Confidence.LOW
     return Verdict(False, Phase.NOT_OOM, sure, "the log shows no failure for lack of memory", life)
 

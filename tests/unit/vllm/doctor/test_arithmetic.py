@@ -74,3 +74,10 @@ def test_the_samplers_request_is_predictable(
     requested: int | None, vocabulary: tuple[int, int] | None
 ) -> None:
     assert sampler_vocabulary(requested, 1024) == vocabulary
+
+
+def test_a_models_name_narrows_its_vocabulary() -> None:
+    size = 256 * 131072 * 12
+    assert sampler_vocabulary(size, 256) is None
+    assert sampler_vocabulary(size, 256, "mistralai/Mistral-Small-3.1") == (131072, 12)
+    assert sampler_vocabulary(int(1.74 * GIB), 1024, "google/gemma-3-27b-it") is None
