@@ -23,11 +23,13 @@ from proxy.recording.recorder import record as run_recorder
 from proxy.recording.recording_file import ForeignFileError, open_recording
 from proxy.recording.simulated_gpu import GPU_PATH, NoGpus, SimulatedGpus
 from proxy.recording.table import rows
+from proxy.replay.synthetic.specification import BadSpecificationError, duration_s
 from proxy.upstream.address import UpstreamAddress
+from proxy.vllm.gateway_page import GatewayMetrics
 from proxy.vllm.probe import NoAnswer, Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from proxy.recording.readings import GpuSource, Reading
 
@@ -55,6 +57,18 @@ def _url(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
         return str(UpstreamAddress.parse(_METRICS.sub("", value.split(",")[0].strip())))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        seconds = duration_s(value, "it")
+    except BadSpecificationError as error:
+        raise click.BadParameter(str(error)) from error
+    if seconds <= 0:
+        raise click.BadParameter("must be above 0")
+    return seconds
 
 
 @click.command(context_settings={"show_default": True})
@@ -92,8 +106,9 @@ def _url(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
 )
 @click.option(
     "--duration",
-    type=click.FloatRange(0, min_open=True),
-    help="Seconds after which it ends.  [default: until Ctrl-C]",
+    metavar="TIME",
+    callback=_seconds,
+    help="When it ends, as 600 (seconds) or 10m.  [default: until Ctrl-C]",
 )
 @click.option("--no-chart", is_flag=True, help="No chart, also on a terminal.")
 @click.pass_context
@@ -149,6 +164,7 @@ async def _record(request: _Request) -> bool:
         chart = Chart(f"recording to {request.output}")
         shown = stack.enter_context(_shown(chart)) if request.chart else _nothing
         told = False
+        silent = {"engine": request.engine, "Sluice": request.gateway}
 
         def take(reading: Reading) -> None:
             nonlocal told
@@ -156,10 +172,14 @@ async def _record(request: _Request) -> bool:
             chart.add(reading)
             shown()
             told = told or reading.tells_anything
+            if reading.engine_up:
+                silent["engine"] = None
+            if reading.gateway != GatewayMetrics():
+                silent["Sluice"] = None
 
         sources = Sources(gpus=gpus, engine=engine, gateway=gateway)
         await run_recorder(sources, request.interval_s, request.duration_s, _stop_event(), take)
-    _sum_up(chart, request, told=told)
+    _sum_up(chart, request, silent, told=told)
     return told
 
 
@@ -211,10 +231,18 @@ def _stop_event() -> asyncio.Event:
     return stop
 
 
-def _sum_up(chart: Chart, request: _Request, *, told: bool) -> None:
+def _sum_up(
+    chart: Chart, request: _Request, silent: Mapping[str, str | None], *, told: bool
+) -> None:
     where = "standard output" if request.output == "-" else request.output
-    click.echo(f"{chart.samples} samples in {where}", err=True)
+    count = "1 sample" if chart.samples == 1 else f"{chart.samples} samples"
+    click.echo(f"{count} in {where}", err=True)
     if told:
         click.echo("peaks: " + ", ".join(chart.peaks()), err=True)
+        for who, url in silent.items():
+            if url is not None:
+                click.echo(
+                    f"note: no metrics of {who} came from {url}: its columns are empty", err=True
+                )
     else:
         click.echo("nobody told anything: no GPU, no engine, no Sluice answered", err=True)

@@ -86,6 +86,16 @@ def test_nobody_who_told_anything_is_1() -> None:
     assert "nobody told anything" in result.stderr
 
 
+def test_who_never_answered_is_said_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "open_nvml", Cards)
+    silent = ("--engine", "http://127.0.0.1:9", "--sluice", "http://127.0.0.1:8")
+    result = CliRunner().invoke(sluice, ["record", *silent])
+    assert result.exit_code == 0
+    assert "note: no metrics of engine came from http://127.0.0.1:9: its" in result.stderr
+    assert "note: no metrics of Sluice came from http://127.0.0.1:8: its" in result.stderr
+    assert "note:" not in record().stderr
+
+
 def test_a_foreign_file_is_2_and_one_line(clean_environment: Path) -> None:
     (clean_environment / "notes.txt").write_text("mine\n")
     result = record("-o", "notes.txt")
@@ -103,6 +113,18 @@ def test_a_folder_that_is_not_there_is_2() -> None:
 def test_period_and_duration_are_seconds(asked: list[object]) -> None:
     record("--interval", "0.5", "--duration", "60")
     assert asked[2:] == [0.5, 60.0]
+
+
+def test_a_duration_may_have_a_unit_as_that_of_replay(asked: list[object]) -> None:
+    record("--duration", "10m")
+    assert asked[3] == 600.0
+
+
+@pytest.mark.parametrize("written", ["0", "10x", "soon"])
+def test_a_duration_that_is_none_is_told(written: str) -> None:
+    result = record("--duration", written)
+    assert result.exit_code == 2
+    assert "'--duration'" in result.stderr
 
 
 def test_engine_and_gateway_are_asked_where_they_are_said_to_be(
