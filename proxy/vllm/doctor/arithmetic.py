@@ -60,7 +60,8 @@ def with_own_use(event: OomEvent) -> OomEvent:
     others = list(event.other_processes)
     if own is not None:
         others.remove(own)
-    return replace(event, in_use=own, other_processes=tuple(others))
+    in_use = event.in_use if own is None else own
+    return replace(event, in_use=in_use, other_processes=tuple(others))
 
 
 def _may_be_us(event: OomEvent, size: int) -> bool:
@@ -72,10 +73,19 @@ def _may_be_us(event: OomEvent, size: int) -> bool:
 
 
 def others_of(event: OomEvent) -> int | None:
-    """What other processes hold on the card; None where it cannot be told."""
-    if event.total is None or event.free is None or not event.in_use:
+    """What other processes hold on the card; None where it cannot be told.
+
+    Where the message does not say what this process holds, it is at least what torch's allocator
+    does and at most `MOST_NON_TORCH` more: then this is the least that others can hold.
+    """
+    if event.total is None or event.free is None or event.in_use == 0:
         return None
-    return max(event.total - event.free - event.in_use, 0)
+    if event.in_use is not None:
+        return max(event.total - event.free - event.in_use, 0)
+    if event.allocated is None or event.reserved_unallocated is None:
+        return None
+    torch = event.allocated + event.reserved_unallocated
+    return max(event.total - event.free - torch - MOST_NON_TORCH, 0)
 
 
 def non_torch_of(event: OomEvent) -> int | None:

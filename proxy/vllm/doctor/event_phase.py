@@ -153,7 +153,7 @@ def _corrected_by_numbers(event: OomEvent, found: EventPhase, place: Place | Non
     """Arithmetic beats words."""
     starts = found.phase.startswith("startup") or bool(place and place.at_start)
     if starts and is_taken_by_others(event):
-        held = readable(others_of(event))
+        held = ("" if event.in_use else "at least ") + readable(others_of(event))
         return EventPhase(
             Phase.STARTUP_MEMORY_TAKEN,
             Confidence.HIGH,

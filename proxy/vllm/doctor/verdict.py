@@ -189,7 +189,7 @@ def _quiet(log: LogFindings) -> Verdict | None:
 
 
 def _another_error(life: EngineLife) -> Verdict | None:
-    """An error in a request leaves the engine alive; one that killed it, or kept it from serving."""
+    """One that killed the engine or kept it from serving; a request's own leaves it alive."""
     died = any(sign.rule == "symptom" for sign in life.signs)
     others = [sign for sign in life.signs if sign.rule == "another error"]
     if not others or (life.facts.ready and not died):

@@ -45,6 +45,12 @@ def test_a_use_of_zero_bytes_says_nothing() -> None:
     assert not is_taken_by_others(with_own_use(event))
 
 
+def test_without_our_own_use_others_hold_at_least_what_torch_cannot_explain() -> None:
+    event = replace(EVENT, in_use=None, allocated=10 * GIB, reserved_unallocated=GIB)
+    assert others_of(event) == (80 - 1 - 11 - 10) * GIB
+    assert others_of(replace(event, allocated=None)) is None
+
+
 def test_a_small_remainder_is_nobody() -> None:
     assert not is_taken_by_others(replace(EVENT, in_use=78 * GIB))
 
