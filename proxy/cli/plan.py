@@ -13,7 +13,7 @@ from proxy.cli.plan_inputs import read_request, read_traffic
 from proxy.cli.plan_objects import plan_object, running_object
 from proxy.cli.plan_pages import print_plan, print_running
 from proxy.cli.plan_running import read_running
-from proxy.vllm.launch_plan.compose_file import compose_file
+from proxy.vllm.launch_plan.compose_file import FIRST_WORDS, compose_file
 from proxy.vllm.launch_plan.plan import make_plan
 from proxy.vllm.launch_plan.plan_request import DEFAULT_HEADROOM
 from proxy.vllm.launch_plan.problem import NotModelledError, PlanError
@@ -136,12 +136,37 @@ def _write_compose(made: LaunchPlan, target: str) -> bool:
     """Whether anything else is to be printed."""
     if target == "-":
         click.echo(compose_file(made), nl=False)
+        _note_on_model(made.request.model)
         return False
     try:
+        if not _is_ours(Path(target)):
+            raise PlanError(f"--compose {target}: there is another file, which is left as it is")
         Path(target).write_text(compose_file(made))
     except OSError as error:
         raise PlanError(f"--compose {target}: {error.strerror or error}") from None
+    _note_on_model(made.request.model)
     return True
+
+
+def _note_on_model(model: str) -> None:
+    if model == "MODEL" or Path(model).exists():
+        click.echo(
+            f"note: a container finds no model at {model!r}: name it as on Hugging Face with "
+            "--model-name, or mount its folder there",
+            err=True,
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    """A compose file of an earlier plan, a new one, or a device: anything else took work."""
+    if path.exists() and not path.is_file():
+        return True
+    try:
+        with path.open("rb") as opened:
+            first = opened.read(len(FIRST_WORDS))
+    except FileNotFoundError:
+        return True
+    return first in (b"", FIRST_WORDS.encode())
 
 
 def _judge_running(given: dict[str, Any]) -> int:

@@ -215,11 +215,10 @@ def _name(given: Mapping[str, Any], shape: ModelShape) -> str:
     file = Path(path)
     if "/" in shape.name and not shape.name.startswith((".", "/")):
         return shape.name  # the file names the repository that it came from
-    return (
-        str(file if file.is_dir() else file.parent)
-        if file.name == _CONFIG or file.is_dir()
-        else "MODEL"
-    )
+    if file.is_dir():
+        return str(file)
+    in_a_folder = file.name == _CONFIG and file.parent != Path()
+    return str(file.parent) if in_a_folder else "MODEL"
 
 
 def _size(given: Mapping[str, Any], name: str, option: str) -> int | None:

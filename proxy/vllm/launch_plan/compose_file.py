@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _ENGINE_IMAGE = "vllm/vllm-openai:v0.32.0"
 _GATEWAY_IMAGE = "vllm-sluice"
+FIRST_WORDS = "# Made by `sluice plan`."
 
 
 def compose_file(plan: LaunchPlan) -> str:
@@ -27,7 +28,7 @@ def compose_file(plan: LaunchPlan) -> str:
         f"      {name}: {json.dumps(value)}" for name, value in environment.items()
     )
     return f"""\
-# Made by `sluice plan`. The engine is reached through Sluice only: it publishes no port.
+{FIRST_WORDS} The engine is reached through Sluice only: it publishes no port.
 services:
   vllm:
     image: {_ENGINE_IMAGE}

@@ -100,6 +100,32 @@ def test_a_compose_file_can_be_written(tmp_path: Path) -> None:
     assert "SLUICE_MAX_NUM_SEQS" in target.read_text()
 
 
+def test_an_earlier_compose_file_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "compose.yaml"
+    for gpu in ("H100", "L40S"):
+        assert invoke(LLAMA, "--gpu", gpu, "--compose", str(target)).exit_code == 0
+    target.write_text("services: {}\n")
+    result = invoke(LLAMA, "--gpu", "H100", "--compose", str(target))
+    assert result.exit_code == 2
+    assert "there is another file" in result.stderr
+    assert target.read_text() == "services: {}\n"
+
+
+def test_a_model_that_a_container_would_not_find_is_said(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(Path(LLAMA).read_text())
+    command = (str(tmp_path), "--gpu", "H100", "--compose")
+    assert "--model-name" in invoke(*command).stderr
+    assert invoke(*command, "--model-name", "meta-llama/Meta-Llama-3-8B").stderr == ""
+
+
+def test_a_bare_config_file_names_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.json").write_text(Path(LLAMA).read_text())
+    monkeypatch.chdir(tmp_path)
+    assert "vllm serve MODEL" in invoke("config.json", "--gpu", "H100").stdout
+
+
 def test_what_does_not_fit_gets_no_compose_file() -> None:
     assert invoke(SEVENTY, "--gpu", "A100-80G", "--compose").exit_code == 3
 
