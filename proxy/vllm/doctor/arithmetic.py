@@ -17,6 +17,7 @@ MOST_NON_TORCH = 10 * GIB
 LEAST_OTHERS = 2 * GIB
 LEAST_SHARE_OF_OTHERS = 0.05
 LEAST_FRAGMENTED = GIB
+_ROUNDING = GIB // 50  # of three sizes with two digits each
 
 _SAMPLER_BYTES = (12, 4)
 # Vocabularies as padded in the weights, by what a model's name holds; the likeliest first, as a
@@ -68,8 +69,7 @@ def _may_be_us(event: OomEvent, size: int) -> bool:
     if event.allocated is None:
         return False
     torch = event.allocated + (event.reserved_unallocated or 0)
-    rounding = GIB // 50
-    return torch - rounding <= size <= torch + MOST_NON_TORCH
+    return torch - _ROUNDING <= size <= torch + MOST_NON_TORCH
 
 
 def others_of(event: OomEvent) -> int | None:
@@ -81,7 +81,8 @@ def others_of(event: OomEvent) -> int | None:
     if event.total is None or event.free is None or event.in_use == 0:
         return None
     if event.in_use is not None:
-        return max(event.total - event.free - event.in_use, 0)
+        others = event.total - event.free - event.in_use
+        return others if others > _ROUNDING else 0
     if event.allocated is None or event.reserved_unallocated is None:
         return None
     torch = event.allocated + event.reserved_unallocated

@@ -179,6 +179,11 @@ def _sampler(event: OomEvent, life: EngineLife) -> tuple[int, int] | None:
     return sampler_vocabulary(event.requested, max_num_seqs_of(life), life.facts.model)
 
 
+def sampler_sentence(event: OomEvent, life: EngineLife) -> str | None:
+    """The sum that explains the request, if it is the sampler's."""
+    return _sampler_sentence(event, life) if _is_sampler_sized(event, life) else None
+
+
 def _sampler_sentence(event: OomEvent, life: EngineLife) -> str:
     seqs = max_num_seqs_of(life)
     vocabulary, each = _sampler(event, life) or (0, 0)

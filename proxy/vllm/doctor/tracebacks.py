@@ -216,7 +216,7 @@ def place_of(frames: Sequence[Frame]) -> Place | None:
 def engine_of(frames: Sequence[Frame]) -> str | None:
     """V1 or V0, where a path tells."""
     paths = [frame.path for frame in frames]
-    if any("/vllm/v1/" in path for path in paths):
+    if any("vllm/v1/" in path for path in paths):
         return "V1"
-    old = ("/vllm/worker/", "/vllm/engine/async_llm_engine", "/vllm/engine/multiprocessing")
+    old = ("vllm/worker/", "vllm/engine/async_llm_engine", "vllm/engine/multiprocessing")
     return "V0" if any(name in path for path in paths for name in old) else None

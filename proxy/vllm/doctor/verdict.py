@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from proxy.vllm.doctor.arithmetic import with_own_use
-from proxy.vllm.doctor.event_phase import phase_of
+from proxy.vllm.doctor.event_phase import phase_of, sampler_sentence
 from proxy.vllm.doctor.evidence import (
     Confidence,
     EngineLife,
@@ -99,11 +99,12 @@ def _from_sign(life: EngineLife, sign: Sign, event: OomEvent | None) -> Verdict:
     if event and found and found.phase is Phase.STARTUP_MEMORY_TAKEN:
         return _from_event(life, event, extra=(sign.evidence,))
     lines = (event.evidence,) if event else ()
+    explained = sampler_sentence(event, life) if event and "requests" in sign.numbers else None
     return Verdict(
         rule.oom,
         rule.phase,
         Confidence.HIGH,
-        rule.says,
+        f"{rule.says}: {explained}" if explained else rule.says,
         life,
         event,
         sign,

@@ -1,6 +1,8 @@
 """A log, block after block."""
 
 import itertools
+import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -59,6 +61,37 @@ def test_tracebacks_of_ranks_that_write_at_once_are_kept_apart() -> None:
     events = findings_of(*mixed).lives[0].events
     assert [event.rank for event in events] == ["TP0", "TP1"]
     assert [event.frames[0].function for event in events] == ["load_model", "execute_model"]
+
+
+def docker_json(line: str) -> str:
+    return json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2025-05-20T12:00:00Z"})
+
+
+CARRIERS = {
+    "plain": str,
+    "docker": docker_json,
+    "loki": lambda line: json.dumps({"line": line, "labels": {"pod": "vllm-0"}}),
+    "journald as JSON": lambda line: json.dumps({"MESSAGE": line, "_PID": "7"}),
+    "kubernetes": lambda line: f"2025-05-20T12:00:00.123Z stderr F {line}",
+    "docker in kubernetes": lambda line: f"[pod/vllm-0/vllm] 2025-05-20T12:00:00.1Z {line}",
+    "journald": lambda line: f"May 20 12:00:00 gpu-7 docker[71]: {line}",
+    "compose": lambda line: f"\x1b[36mvllm-1  |\x1b[0m {line}",
+    "cloud": lambda line: f"ERROR 2025-05-20T12:00:00.1Z [resource.labels.podName: v] {line}",
+    "ray": lambda line: f"\x1b[36m(RayWorkerWrapper pid=7, ip=10.0.0.3)\x1b[0m {line}",
+    "windows": lambda line: f"{line}\r",
+    "quoted": lambda line: f"> {line}",
+}
+
+
+@pytest.mark.parametrize("carrier", CARRIERS.values(), ids=CARRIERS.keys())
+def test_a_log_says_the_same_whatever_carried_it(carrier: Callable[[str], str]) -> None:
+    calls = ("vllm/v1/worker/gpu_worker.py:load_model", "torch/nn/parameter.py:empty")
+    rank = "(Worker_TP2_EP2 pid=9) ERROR 05-20 12:00:00 [core.py:7] "
+    lines = [*SERVING, *traceback(*calls, error=oom(gpu=2), prefix=rank)]
+    life = findings_of(*map(carrier, lines)).lives[0]
+    assert [frame.function for frame in life.events[0].frames] == ["load_model", "empty"]
+    assert (life.events[0].rank, life.events[0].gpu) == ("TP2_EP2", 2)
+    assert (life.facts.kv_cache_tokens, life.facts.flags["max_num_seqs"]) == (311_296, "256")
 
 
 def test_an_unfinished_last_line_counts_when_the_file_ends() -> None:
