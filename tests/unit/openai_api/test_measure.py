@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -360,7 +360,10 @@ def engine_prompts(value: object) -> int:
 
 
 def engine_sequences(fields: dict[str, Any]) -> int | None:
-    """What the engine would run for a completion; None when it refuses the sampling."""
+    """What the engine would run for a completion; None when it refuses it: for its sampling, or
+    because a number stands where prompts should."""
+    if any(isinstance(fields.get(name), float) for name in ("prompt", "prompt_embeds")):
+        return None
     widths = [engine_integer(fields[name]) for name in ("n", "best_of") if fields.get(name)]
     if any(width is None or not 1 <= width <= MAX_SEATS for width in widths):
         return None
@@ -372,6 +375,7 @@ def engine_sequences(fields: dict[str, Any]) -> int | None:
     fields=st.dictionaries(st.sampled_from(["n", "best_of", "prompt", "prompt_embeds"]), VALUES),
     ascii_only=st.booleans(),
 )
+@example(fields={"prompt": [], "prompt_embeds": float("inf")}, ascii_only=False)
 def test_counts_agree_with_a_slow_reading_by_json_and_pydantic(
     fields: dict[str, Any], ascii_only: bool
 ) -> None:
