@@ -286,8 +286,16 @@ def _written(
 
 
 def _write_page(result: ReplayResult, path: Path, recording: Path | None) -> None:
-    view = None if recording is None else read_recording(recording, result.run)
+    """A recording that cannot be read shall not cost the page: it is written without, then told."""
+    view, problem = None, None
+    if recording is not None:
+        try:
+            view = read_recording(recording, result.run)
+        except BadResultError as error:
+            problem = error
     path.write_text(render_report(result, view), encoding="utf-8")
+    if problem is not None:
+        raise BadResultError(f"{problem}; {path} is without it")
 
 
 def _exit(played: Played, *, failed: bool) -> None:

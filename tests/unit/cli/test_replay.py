@@ -51,6 +51,17 @@ def test_a_trace_is_played_and_shown_as_a_table(engine: str, tmp_path: Path) -> 
     assert "completed 6" in ran.output
 
 
+def test_a_recording_that_cannot_be_read_does_not_cost_the_page(
+    engine: str, tmp_path: Path
+) -> None:
+    page, missing = tmp_path / "r.html", tmp_path / "none.csv"
+    files = ("--html", str(page), "--recording", str(missing))
+    ran = CliRunner().invoke(replay, [engine, "--rate", "20", *QUICK, *files])
+    assert ran.exit_code == 2
+    assert f"{missing}: No such file or directory; {page} is without it" in ran.stderr
+    assert page.read_text().startswith("<!doctype html>")
+
+
 def test_ctrl_c_ends_it_with_what_there_is(engine: str, tmp_path: Path) -> None:
     output = tmp_path / "r.json"
     options = ["--rate", "50", "--duration", "60s", "--output-tokens", "2", "--output", str(output)]
