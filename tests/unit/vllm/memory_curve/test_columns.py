@@ -36,7 +36,13 @@ def test_a_spreadsheet_may_have_changed_the_delimiter() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["arrived_at,num_prefill_tokens", "$ nvidia-smi --query-gpu=timestamp,memory.used,index", "INFO memory.py: low, again", f"{T0}, 1 MiB, 2 %", ""],
+    [
+        "arrived_at,num_prefill_tokens",
+        "$ nvidia-smi --query-gpu=timestamp,memory.used,index",
+        "INFO memory.py: low, again",
+        f"{T0}, 1 MiB, 2 %",
+        "",
+    ],
 )
 def test_other_lines_are_no_header(line: str) -> None:
     assert header_of(line) is None
