@@ -1,6 +1,7 @@
 """What advice is computed from: the verdict with the numbers of its log."""
 
 import math
+import re
 from dataclasses import dataclass
 
 from proxy.vllm.doctor.arithmetic import others_of
@@ -15,6 +16,7 @@ HIGHEST_UTILIZATION = 0.95
 MARGIN = 150 * MIB
 HEADROOM = 0.9
 _SMALLEST_STEP = 0.02
+_WHOLE = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Case:
 
     def whole_flag(self, name: str) -> int | None:
         value = self.flag(name)
-        return int(value) if value and value.isdigit() else None
+        return int(value) if value and _WHOLE.fullmatch(value) else None
 
     def is_on(self, name: str) -> bool:
         return self.flag(name) == "True"

@@ -51,6 +51,8 @@ class Lives:
         """A line that may begin a life, and may tell facts of it."""
         self._begin_where_one_begins(line, at)
         facts = facts_of(self._now.facts, line)
+        if facts.engine is None and (engine := _engine_of(line)):
+            facts = replace(facts, engine=engine)
         if facts is not self._now.facts:
             self.recognised += 1
             self._now.facts = facts
@@ -118,6 +120,13 @@ class Lives:
             events_seen=now.events_seen,
             signs=tuple(now.signs),
         )
+
+
+def _engine_of(line: LogLine) -> str | None:
+    """The names of its processes tell the engine too."""
+    if line.process.startswith(("EngineCore", "Worker_", "APIServer")):
+        return "V1"
+    return "V0" if line.process == "VllmWorkerProcess" else None
 
 
 def _with_step(sign: Sign, line: LogLine) -> Sign:

@@ -1,5 +1,6 @@
 """The phase of one failed allocation: from its traceback, its sizes, and how far the engine was."""
 
+import re
 from dataclasses import dataclass
 
 from proxy.vllm.doctor.arithmetic import (
@@ -37,7 +38,7 @@ def max_num_seqs_of(life: EngineLife) -> int | None:
     flag = life.facts.flags.get("max_num_seqs")
     if requests:
         return int(requests)
-    return int(flag) if flag and flag.isdigit() else None
+    return int(flag) if flag and re.fullmatch("[0-9]{1,9}", flag) else None
 
 
 def has_served(event: OomEvent, life: EngineLife) -> bool:

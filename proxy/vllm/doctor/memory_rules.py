@@ -1,7 +1,7 @@
 """The rules for what the engine itself says when its memory runs out."""
 
 from proxy.vllm.doctor.evidence import Phase
-from proxy.vllm.doctor.rule import DECIDES, HINT, REAL, STRONG, Rule, rule
+from proxy.vllm.doctor.rule import DECIDES, HINT, REAL, STRONG, WHOLE, Rule, rule
 
 MEMORY_RULES: tuple[Rule, ...] = (
     rule(
@@ -9,9 +9,8 @@ MEMORY_RULES: tuple[Rule, ...] = (
         Phase.STARTUP_MEMORY_TAKEN,
         DECIDES,
         "other processes held the card's memory before the engine took any",
-        rf"Free memory on device[^(]*(?:\(cuda:\d+\)"
-        rf" ?)?[^(]*\((?P<free>{REAL})/(?P<total>{REAL}) GiB\) on startup"
-        rf" is less than (?:desired GPU memory utilization|the engine's budget)[^(]*"
+        rf"Free memory on device[^(]{{0,40}}\((?P<free>{REAL})/(?P<total>{REAL}) GiB\) on startup"
+        rf" is less than (?:desired GPU memory utilization|the engine's budget)[^(]{{0,80}}"
         rf"\((?P<utilization>{REAL}), (?P<wanted>{REAL}) GiB\)",
         "Free memory on device",
         oom=True,
@@ -40,10 +39,11 @@ MEMORY_RULES: tuple[Rule, ...] = (
         Phase.STARTUP_KV_BELOW_ONE_REQUEST,
         DECIDES,
         "the KV cache holds less than one request of the full length",
-        rf"To serve at least one request with the model'?s'?s? max seq len \((?P<length>\d+)\)"
+        rf"To serve at least one request with the model'?s'?s? max seq len"
+        rf" \((?P<length>{WHOLE})\)"
         rf"(?:, \(?(?P<needed>{REAL}) Gi?B KV cache is needed.*?available KV cache memory"
         rf" \((?P<available>{REAL}) Gi?B)?"
-        r"(?:.*?estimated maximum model length is (?P<estimate>\d+))?",
+        rf"(?:.*?estimated maximum model length is (?P<estimate>{WHOLE}))?",
         "To serve at least one request",
         oom=True,
     ),
@@ -52,8 +52,9 @@ MEMORY_RULES: tuple[Rule, ...] = (
         Phase.STARTUP_KV_BELOW_ONE_REQUEST,
         DECIDES,
         "the KV cache holds less than one request of the full length",
-        r"max seq len \((?P<length>\d+)\) is larger than the maximum number of tokens that can be"
-        r" stored in (?:the )?KV cache \((?P<estimate>\d+)\)",
+        rf"max seq len \((?P<length>{WHOLE})\) is larger than the maximum number of tokens that"
+        rf" can be"
+        rf" stored in (?:the )?KV cache \((?P<estimate>{WHOLE})\)",
         "is larger than the maximum number of tokens",
         oom=True,
     ),
@@ -62,7 +63,7 @@ MEMORY_RULES: tuple[Rule, ...] = (
         Phase.STARTUP_WARMUP,
         DECIDES,
         "warming up the sampler or pooler for max_num_seqs requests did not fit",
-        r"out of memory occurred when warming up (?:sampler|pooler).*?with (?P<requests>\d+)"
+        rf"out of memory occurred when warming up (?:sampler|pooler).*?with (?P<requests>{WHOLE})"
         r" dummy requests",
         "when warming up",
         oom=True,
@@ -93,7 +94,7 @@ MEMORY_RULES: tuple[Rule, ...] = (
         "running sequences were thrown out because the KV cache was full",
         r"is preempted (?:by|in) PreemptionMode\.\w+ mode because there is not enough"
         r" KV cache space"
-        r"(?:.*total_(?:num_)?cumulative_preemption(?:_cnt)?=(?P<preemptions>\d+))?",
+        rf"(?:.*total_(?:num_)?cumulative_preemption(?:_cnt)?=(?P<preemptions>{WHOLE}))?",
         "is preempted",
     ),
     rule(
@@ -101,7 +102,7 @@ MEMORY_RULES: tuple[Rule, ...] = (
         Phase.STARTUP_KV_BELOW_ONE_REQUEST,
         HINT,
         "a prompt is longer than the whole KV cache",
-        r"Input prompt \((?P<tokens>\d+) tokens\) is too long and exceeds the capacity of"
+        rf"Input prompt \((?P<tokens>{WHOLE}) tokens\) is too long and exceeds the capacity of"
         r" block_manager",
         "exceeds the capacity of block_manager",
     ),

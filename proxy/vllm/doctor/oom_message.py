@@ -55,6 +55,10 @@ NEEDLES = (
     "exceed allowed",
 )
 
+# So much of a line may belong to the message; exports join whole tracebacks into one line.
+_BEFORE = 2_048
+_BEHIND = 6_144
+
 # Lines that speak of memory and report no failure: hints, a client's words, source code.
 _NOT_AN_EVENT = re.compile(
     r"If out-of-memory error occurs|out of memory occurred when warming up"
@@ -80,14 +84,17 @@ _FIELDS: dict[str, re.Pattern[str]] = {
     "private_pools": re.compile(rf"with ({SIZE}) allocated in private pools"),
 }
 _RESERVED = re.compile(rf"({SIZE}) reserved in total by PyTorch")
-_GPU = re.compile(r"\bGPU (\d+)[ ;]|\((?:GPU|NPU|XPU) (\d+);|\bNPU (\d+) has|on device (\d+)")
+_GPU = re.compile(
+    r"\bGPU (\d{1,4})[ ;]|\((?:GPU|NPU|XPU) (\d{1,4});|\bNPU (\d{1,4}) has|on device (\d{1,4})"
+)
 _PROCESS = re.compile(rf"Process \d+ has ({SIZE}) memory in use")
 
 
 def oom_event(line: LogLine, evidence: EvidenceLine) -> OomEvent | None:
     """The failed allocation that the line reports; None when it reports none."""
-    text = line.text
-    if not any(needle in text for needle in NEEDLES) or _NOT_AN_EVENT.search(text):
+    at = min((at for needle in NEEDLES if (at := line.text.find(needle)) >= 0), default=-1)
+    text = line.text[max(at - _BEFORE, 0) : at + _BEHIND]
+    if at < 0 or _NOT_AN_EVENT.search(text):
         return None
     spelling = next((name for name, pattern in _SPELLINGS if pattern.search(text)), None)
     if spelling is None:

@@ -9,8 +9,9 @@ DECIDES, STRONG, HINT, SYMPTOM = 3, 2, 1, 0
 
 # What a client wrote, or a hint that is printed on good days too.
 TALK = r"\bReceived request|\bAdded request|SamplingParams\(|If out-of-memory error occurs"
-# A number with a point, as it stands in the engine's sentences.
-REAL = r"-?[\d.]+"
+# Numbers as they stand in the engine's sentences; bounded, as Python's are when read from text.
+WHOLE = r"\d{1,12}"
+REAL = r"-?\d{1,12}(?:\.\d{1,12})?"
 
 
 @dataclass(frozen=True, slots=True)

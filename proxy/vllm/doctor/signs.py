@@ -8,16 +8,17 @@ from proxy.vllm.doctor.rule import Rule
 
 RULES: tuple[Rule, ...] = (*MEMORY_RULES, *LOOKALIKE_RULES, *SYMPTOM_RULES)
 BY_NAME: dict[str, Rule] = {rule.name: rule for rule in RULES}
+# A sentence of the engine is shorter; what is longer is data, and costs time.
+_LONGEST = 8_192
 
 
 def signs_in(line: LogLine, evidence: EvidenceLine) -> tuple[Sign, ...]:
-    """What the rules see in one line; the strongest first."""
-    signs = [sign for rule in RULES if (sign := _sign(rule, line, evidence))]
-    return tuple(signs)
+    """What the rules see in one line."""
+    return tuple(sign for rule in RULES if (sign := _sign(rule, line, evidence)))
 
 
 def _sign(rule: Rule, line: LogLine, evidence: EvidenceLine) -> Sign | None:
-    text = line.text
+    text = line.text[:_LONGEST]
     if not any(needle in text for needle in rule.needles):
         return None
     found = rule.pattern.search(text)

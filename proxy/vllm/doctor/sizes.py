@@ -17,7 +17,7 @@ _UNITS = {
     "tb": 1 << 40,
 }
 # A named group may stand only once in a pattern, so the size is plain text for other patterns.
-SIZE = r"-?[\d,]*\.?\d+ ?(?:[KMGT]i?B|[Bb]ytes?|B)\b"
+SIZE = r"-?\d[\d,]{0,18}(?:\.\d{1,9})? ?(?:[KMGT]i?B|[Bb]ytes?|B)\b"
 _SIZE = re.compile(r"(-?[\d,]*\.?\d+) ?([A-Za-z]+)")
 
 GIB = 1 << 30

@@ -9,8 +9,8 @@ from proxy.vllm.doctor.evidence import StartUpFacts
 from proxy.vllm.doctor.log_line import LogLine
 from proxy.vllm.doctor.sizes import gib
 
-_N = r"([\d,]+)"
-_R = r"(-?[\d.]+)"
+_N = r"(\d[\d,]{0,18})"
+_R = r"(-?\d{1,12}(?:\.\d{1,12})?)"
 
 
 def _whole(text: str) -> int:
@@ -43,7 +43,7 @@ _NUMBERS: tuple[_Reading, ...] = (
     ("kv_cache_tokens", re.compile(rf"KV cache size: {_N} tokens"), _whole, min),
     (
         "max_concurrency",
-        re.compile(rf"Maximum concurrency for {_N} tokens per request: ([\d.]+) ?x"),
+        re.compile(rf"Maximum concurrency for {_N} tokens per request: {_R} ?x"),
         str,
         min,
     ),
@@ -57,21 +57,23 @@ _NUMBERS: tuple[_Reading, ...] = (
     ("total_memory", re.compile(rf"total_gpu_memory ?[(=]{_R} ?GiB"), _gib, min),
     (
         "total_memory",
-        re.compile(rf"Free memory on device[^(]*\((?:cuda:\d+\) \()?[\d.]+/{_R} GiB\)"),
+        re.compile(rf"Free memory on device[^(]{{0,40}}\(\d[\d.]*/{_R} GiB\)"),
         _gib,
         min,
     ),
     (
         "free_at_start",
-        re.compile(rf"Free memory on device[^(]*\((?:cuda:\d+\) \()?{_R}/"),
+        re.compile(rf"Free memory on device[^(]{{0,40}}\({_R}/"),
         _gib,
         min,
     ),
     ("free_at_start", re.compile(rf"Initial free memory:? {_R} GiB"), _gib, min),
 )
 _SHARE = re.compile(rf"x gpu_memory_utilization \({_R}\)|Desired GPU memory utilization is \({_R},")
-_BLOCKS = re.compile(r"# (?:GPU|[Cc]uda|CUDA|HPU|xpu) blocks: (\d+)")
+_BLOCKS = re.compile(r"# (?:GPU|[Cc]uda|CUDA|HPU|xpu) blocks: (\d{1,12})")
 _DEFAULT_BLOCK = 16
+# Arguments and configs are shorter; what is longer is data, and costs time.
+_LONGEST = 16_384
 _V0 = re.compile(r"Initializing an? (?:V0 )?LLM engine(?: \(v([^)]*)\))?")
 _V1 = re.compile(r"Initializing a V1 LLM engine(?: \(v([^)]*)\))?")
 _VERSION = re.compile(r"vLLM (?:API )?server version (\S+)")
@@ -136,7 +138,7 @@ def begins_engine(text: str) -> bool:
 
 def facts_of(facts: StartUpFacts, line: LogLine) -> StartUpFacts:
     """The facts with what this line adds; the same object when it adds nothing."""
-    changes = dict(_changes(facts, line.text))
+    changes = dict(_changes(facts, line.text[:_LONGEST]))
     return replace(facts, **changes) if changes else facts
 
 
@@ -166,7 +168,9 @@ def _numbers(facts: StartUpFacts, text: str) -> Iterator[tuple[str, Any]]:
         yield field, now if before is None else choose(before, now)
     blocks = _BLOCKS.search(text)
     if blocks:
-        yield "kv_cache_tokens", int(blocks[1]) * int(facts.flags.get("block_size", _DEFAULT_BLOCK))
+        size = facts.flags.get("block_size", "")
+        each = int(size) if re.fullmatch("[0-9]{1,6}", size) else _DEFAULT_BLOCK
+        yield "kv_cache_tokens", int(blocks[1]) * each
 
 
 def _identity(facts: StartUpFacts, text: str) -> Iterator[tuple[str, Any]]:

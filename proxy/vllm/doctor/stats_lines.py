@@ -10,9 +10,11 @@ from proxy.vllm.doctor.evidence import EvidenceLine, StatsSummary
 
 NEEDLE = b"KV cache "  # usage, size, space
 _STATS = re.compile(
-    rb"Running: (\d+) reqs?,(?: Swapped: (\d+) reqs?,)?"
-    rb" (?:Waiting|Pending): (\d+) reqs?(?:.*?Preemptions: (\d+))?.*?KV cache usage: ([\d.]+)%"
+    rb"Running: (\d{1,9}) reqs?,(?: Swapped: (\d{1,9}) reqs?,)?"
+    rb" (?:Waiting|Pending): (\d{1,9}) reqs?(?:.*?Preemptions: (\d{1,9}))?"
+    rb".*?KV cache usage: (\d{1,4}(?:\.\d{1,9})?)%"
 )
+_LONGEST = 2_048
 
 
 class StatsLine(NamedTuple):
@@ -27,7 +29,7 @@ class StatsLine(NamedTuple):
 
 def read_stats(line: bytes) -> StatsLine | None:
     """None when the line is none of them."""
-    found = _STATS.search(line)
+    found = _STATS.search(line, 0, _LONGEST)
     if found is None:
         return None
     running, swapped, waiting, preemptions, usage = found.groups()

@@ -3,10 +3,10 @@
 import re
 from dataclasses import dataclass
 
-_TOTAL = re.compile(r"total_num_scheduled_tokens=(\d+)")
+_TOTAL = re.compile(r"total_num_scheduled_tokens=(\d{1,12})")
 _PER_REQUEST = re.compile(r"num_scheduled_tokens=\{([^}]*)\}")
 _ENCODER = re.compile(r"scheduled_encoder_inputs=\{[^}]*:")
-_PROMPT_LOGPROBS = re.compile(r"prompt_logprobs=(\d+)")
+_PROMPT_LOGPROBS = re.compile(r"prompt_logprobs=(\d{1,12})")
 _NEW = re.compile(r"NewRequestData\(")
 MOST_DECODE_TOKENS = 16  # of one request in one step: speculation drafts a few
 
@@ -37,7 +37,9 @@ def read_step_dump(text: str) -> StepDump | None:
         return None
     per_request = _PER_REQUEST.search(text)
     tokens = (
-        [int(count) for count in re.findall(r": ?(\d+)", per_request[1])] if per_request else []
+        [int(count) for count in re.findall(r": ?(\d{1,12})\b", per_request[1])]
+        if per_request
+        else []
     )
     return StepDump(
         tokens=int(total[1]),

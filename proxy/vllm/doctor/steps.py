@@ -44,9 +44,9 @@ def quantize() -> Advice:
 
 
 def lower_utilization(case: Case) -> Advice:
-    pinned = case.flag("kv_cache_memory_bytes")
-    if pinned and pinned.isdigit():
-        less = int(pinned) - (case.missing or 0) if case.missing else None
+    pinned = case.whole_flag("kv_cache_memory_bytes")
+    if pinned:
+        less = pinned - case.missing if case.missing else None
         return Advice(
             "--kv-cache-memory-bytes",
             str(less) if less and less > 0 else None,

@@ -35,3 +35,11 @@ def test_a_flood_of_errors_takes_bounded_memory() -> None:
 
 def test_a_silent_log_has_no_life() -> None:
     assert findings_of("INFO nothing", "").lives == ()
+
+
+def test_the_names_of_the_processes_tell_the_engine() -> None:
+    new, old = (
+        findings_of(f"(EngineCore_DP0 pid=7) {oom()}"),
+        findings_of(f"(VllmWorkerProcess pid=7) {oom()}"),
+    )
+    assert (new.lives[0].facts.engine, old.lives[0].facts.engine) == ("V1", "V0")

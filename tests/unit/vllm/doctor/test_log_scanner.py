@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.vllm.doctor.evidence import LogFindings
+from proxy.vllm.doctor.diagnosis import diagnose
+from proxy.vllm.doctor.evidence import Findings, LogFindings
 from proxy.vllm.doctor.log_scanner import LogScanner
 from tests.support.doctor_logs import SERVING, findings_of, oom, stats, traceback
 
@@ -121,6 +122,22 @@ def test_bytes_and_lines_are_counted_over_all_files() -> None:
 )
 def test_junk_is_read_without_a_word(junk: bytes) -> None:
     assert scan(junk * 999, junk).lives == ()
+
+
+@given(st.lists(st.sampled_from(LOG.split(b"\n")) | st.binary(max_size=40), max_size=12), st.data())
+def test_damaged_lines_never_stop_the_reading(lines: list[bytes], data: st.DataObject) -> None:
+    log = bytearray(b"\n".join(lines))
+    for _ in range(3):
+        at = data.draw(st.integers(0, len(log)))
+        log[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=4))
+    diagnose(Findings(log=scan(bytes(log))))
+
+
+@pytest.mark.parametrize(
+    "word", ["1", "Free memory on device ", "Running: 1 reqs, Waiting: 1 ", '{"log":', "shm_ "]
+)
+def test_a_line_of_one_word_repeated_takes_no_time(word: str) -> None:
+    scan(("error out of memory LLM engine KV cache " + word * (400_000 // len(word))).encode())
 
 
 def test_an_access_line_with_a_server_error_is_no_error_of_the_engine() -> None:
