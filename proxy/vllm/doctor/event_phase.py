@@ -109,7 +109,7 @@ def _by_progress(event: OomEvent, life: EngineLife) -> EventPhase:
             Confidence.MEDIUM,
             "the weights were loaded and the size of the KV cache was not known yet",
         )
-    if facts.engine is not None or facts.flags:
+    if facts.version or facts.model or facts.flags:
         return EventPhase(
             Phase.STARTUP_WEIGHTS,
             Confidence.MEDIUM,
