@@ -7,12 +7,12 @@ that come only at certain times are looked for only then.
 from proxy.vllm.doctor import start_up_facts, stats_lines
 
 TROUBLE = (b"emory", b"rror")
-BEGINNINGS = (b"LLM engine", b"args: ")
-EVERYWHERE = (*TROUBLE, *BEGINNINGS, stats_lines.NEEDLE)
+BEGINNING = b"LLM engine"
 # Looked for near the beginning of a file or of an engine's life.
-AT_START = tuple(needle.encode() for needle in start_up_facts.NEEDLES)
-# Looked for where an engine's life ends: there, and before the next beginning.
-AT_END = (b"illed", b"xit", b"died", b"output_handler", b"No space left")
+AT_START = (b"args: ", *(needle.encode() for needle in start_up_facts.NEEDLES))
+# Looked for where an engine's life ends: at the file's end, and before the next beginning, where
+# the next life's arguments stand too.
+AT_END = (b"illed", b"xit", b"died", b"output_handler", b"No space left", b"args: ")
 # Looked for in a block that has an error.
 AT_ERRORS = (b"Dumping s", b"bad_alloc", *AT_END)
 START_BYTES = 32 << 20
@@ -33,9 +33,7 @@ class Prefilter:
         for word in TROUBLE:
             _find(data, word, found)
         in_trouble = any(found.values())
-        begins = False
-        for word in BEGINNINGS:
-            begins |= _find(data, word, found)
+        begins = _find(data, BEGINNING, found)
         _find(data, stats_lines.NEEDLE, found)
         if begins:
             self._start_left = START_BYTES
@@ -46,11 +44,12 @@ class Prefilter:
 
     def _further(self, in_trouble: bool, begins: bool) -> tuple[bytes, ...]:
         start = AT_START if self._start_left > 0 else ()
-        return (*start, *(AT_ERRORS if in_trouble else AT_END if begins else ()))
+        end = AT_ERRORS if in_trouble else AT_END if begins else ()
+        return (*start, *end)
 
 
 def lines_at_an_end(data: bytes) -> list[tuple[int, int]]:
-    """The lines that may say how a life ended."""
+    """The lines that may say how a life ended, and with which arguments the next begins."""
     found: dict[int, int] = {}
     for word in AT_END:
         _find(data, word, found)

@@ -143,3 +143,11 @@ def test_a_line_of_one_word_repeated_takes_no_time(word: str) -> None:
 def test_an_access_line_with_a_server_error_is_no_error_of_the_engine() -> None:
     line = 'INFO:     10.0.0.1:1 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error'
     assert findings_of(line).lives == ()
+
+
+def test_the_arguments_of_a_late_start_belong_to_it_though_a_block_ends_behind_them() -> None:
+    filler = b"INFO:     10.0.0.1:1 - POST /v1/completions HTTP/1.1 200 OK\n" * 20_000
+    arguments, *rest = [f"{line}\n".encode() for line in SERVING]
+    first = b"".join([arguments, *rest])
+    log = scan(first, *[filler] * 40, arguments.replace(b"256", b"64"), b"".join(rest))
+    assert [life.facts.flags["max_num_seqs"] for life in log.lives] == ["256", "64"]
