@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
+from proxy.vllm.doctor.arithmetic import is_fragmented
 from proxy.vllm.doctor.case import HEADROOM, Case
 from proxy.vllm.doctor.evidence import Advice, Phase
 from proxy.vllm.doctor.sizes import gib
@@ -25,7 +26,21 @@ from proxy.vllm.doctor.steps import (
 def advice_for(case: Case) -> tuple[Advice, ...]:
     """In the order to try; empty where there is nothing to change."""
     remedy = _REMEDIES.get(case.verdict.phase)
-    return tuple(remedy(case)) if remedy else ()
+    steps = tuple(remedy(case)) if remedy else ()
+    named = {step.set for step in steps}
+    gaps = [step for step in _against_gaps(case) if step.set not in named]
+    return (*steps, *gaps)
+
+
+def _against_gaps(case: Case) -> Iterator[Advice]:
+    """Never with sleep mode, whose allocator cannot do it."""
+    if case.event and is_fragmented(case.event) and not case.is_on("enable_sleep_mode"):
+        yield Advice(
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "expandable_segments:True",
+            "torch then grows its segments in place of leaving gaps between them",
+            "nothing known; not together with sleep mode",
+        )
 
 
 def _taken(case: Case) -> Iterator[Advice]:
@@ -218,13 +233,7 @@ def _full_kv(case: Case) -> Iterator[Advice]:
 
 
 def _fragmented(case: Case) -> Iterator[Advice]:
-    if not case.is_on("enable_sleep_mode"):
-        yield Advice(
-            "PYTORCH_CUDA_ALLOC_CONF",
-            "expandable_segments:True",
-            "torch then grows its segments in place of leaving gaps between them",
-            "nothing known; not together with sleep mode",
-        )
+    yield from _against_gaps(case)
     yield lower_utilization(case)
     yield smaller_steps(case)
 

@@ -16,6 +16,8 @@ from proxy.vllm.doctor.tracebacks import Place, place_of
 
 # Below it a request at run time can as well be a decode step's.
 LEAST_PREFILL = 100 * MIB
+# What has a more telling cause keeps it, and gaps are a note.
+_CAN_BE_GAPS = frozenset({Phase.PREFILL, Phase.DECODE, Phase.UNKNOWN})
 _MOST_OF_GRAPHS = 8 * GIB
 
 
@@ -153,16 +155,17 @@ def _while_serving(event: OomEvent, life: EngineLife) -> EventPhase:
 def _corrected_by_numbers(event: OomEvent, found: EventPhase, place: Place | None) -> EventPhase:
     """Arithmetic beats words."""
     starts = found.phase.startswith("startup") or bool(place and place.at_start)
-    if starts and is_taken_by_others(event):
+    undecided = found.phase is Phase.UNKNOWN and not event.after_ready
+    if (starts or undecided) and is_taken_by_others(event):
         held = ("" if event.in_use else "at least ") + readable(others_of(event))
         return EventPhase(
             Phase.STARTUP_MEMORY_TAKEN,
-            Confidence.HIGH,
+            Confidence.HIGH if starts else Confidence.MEDIUM,
             f"other processes hold {held} of the card, without which the"
             f" {readable(event.requested)} "
             f"would fit ({found.because})",
         )
-    if not starts and found.phase is not Phase.LORA and is_fragmented(event):
+    if not starts and found.phase in _CAN_BE_GAPS and is_fragmented(event):
         return EventPhase(
             Phase.FRAGMENTATION,
             Confidence.MEDIUM,

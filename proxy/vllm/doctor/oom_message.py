@@ -8,6 +8,7 @@ from proxy.vllm.doctor.log_line import LogLine
 from proxy.vllm.doctor.sizes import SIZE, size_in_bytes
 
 _SPELLINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("device", re.compile(r"Out of Memory: Not enough space to allocate")),
     ("driver", re.compile(r"Triton Error \[\w+\]: out of memory")),
     (
         "torch",
@@ -53,6 +54,7 @@ NEEDLES = (
     "MemoryAllocation",
     "EXHAUSTED",
     "exceed allowed",
+    "Not enough space",
 )
 
 # So much of a line may belong to the message; exports join whole tracebacks into one line.
@@ -68,7 +70,9 @@ _NOT_AN_EVENT = re.compile(
 )
 
 _FIELDS: dict[str, re.Pattern[str]] = {
-    "requested": re.compile(rf"(?:Tried to allocate|Requested\s*:) ({SIZE})"),
+    "requested": re.compile(
+        rf"(?:Tried to allocate|Not enough space to allocate|Requested\s*:) ({SIZE})"
+    ),
     "total": re.compile(
         rf"total capaci?ty of ({SIZE})|({SIZE}) total capacity|Device limit\s*: ({SIZE})"
     ),
