@@ -81,6 +81,8 @@ def compare(
     except BadResultError as error:
         _stop(str(error), _UNREADABLE)
     if differences:
+        if as_json:
+            click.echo(json.dumps({"verdict": "different_loads", "differences": list(differences)}))
         _stop(_refusal(a, b, differences), _DIFFERENT_LOADS)
     comparison = compare_runs(*runs, seed)
     readings = read_comparison(comparison, *views)

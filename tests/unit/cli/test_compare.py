@@ -76,6 +76,14 @@ def test_runs_of_different_loads_are_refused_and_the_part_named(run_compare: Com
     assert result.stdout == ""
 
 
+def test_a_script_is_told_in_json_what_differs(run_compare: Compare) -> None:
+    result = run_compare(SAME, made_up_run(seed=1, rate_per_s=20.0), "--json")
+    assert result.exit_code == 3
+    told = json.loads(result.stdout)
+    assert told["verdict"] == "different_loads"
+    assert any("rate_per_s" in line for line in told["differences"])
+
+
 @pytest.mark.parametrize(
     ("b", "exit_code"), [(SHEDS_MORE, 1), (made_up_run(seed=3), 0)], ids=["worse", "noise"]
 )
