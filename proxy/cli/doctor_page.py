@@ -35,7 +35,7 @@ PHASES: Mapping[Phase, str] = {
     Phase.FRAGMENTATION: "memory was there, but in pieces",
     Phase.HOST_MEMORY: "the host's memory ran out, not the card's",
     Phase.SHARED_MEMORY: "shared memory was full (see --shm-size), not the card's",
-    Phase.NOT_OOM: "it was something else",
+    Phase.NOT_OOM: "no memory ran out",
     Phase.UNKNOWN: "the evidence does not say when",
 }
 _PATTERNS = {
