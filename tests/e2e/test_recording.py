@@ -95,6 +95,8 @@ def test_card_and_engine_are_in_one_file_and_on_one_clock(incident: Incident) ->
 def test_the_doctor_reads_log_and_recording_together(incident: Incident) -> None:
     seen = _doctor(incident.log, incident.recording)
     assert seen["unreadable"] == []
+    assert (seen["oom"], seen["phase"]) == (True, "prefill")
+    assert any("out of memory" in line["text"] for line in seen["evidence"])
     assert seen["pattern"] in ("transient", "steady", "unknown")
 
 
