@@ -102,8 +102,8 @@ async def test_a_count_that_makes_no_sense_is_the_engines_to_judge(stand: Stand,
 
 @on_the_stand
 async def test_a_wide_request_gets_its_turn_and_runs_alone(stand: Stand) -> None:
-    """R91: light ones that come later do not overtake it, and it does not block them for ever."""
-    stand.upstream.handler = hold = Hold()
+    """R91: of the light ones that come later a few may pass it (k0^2 / n0 = 3^2 / 3 seats, see
+    proxy/admission/bypass.py), the others wait, and so does it not for ever."""
 
     async def send(stack: AsyncExitStack, name: str, body: dict[str, object]) -> RawClient:
         client = await stack.enter_async_context(await stand.client())
@@ -111,19 +111,22 @@ async def test_a_wide_request_gets_its_turn_and_runs_alone(stand: Stand) -> None
         return client
 
     async with AsyncExitStack() as stack:
+        first = await send(stack, "first", {})  # until a seat came back, nobody may pass
+        assert (await first.answer()).status == 200
+        stand.upstream.forget()
+        stand.upstream.handler = hold = Hold()
         light = [await send(stack, f"light{number}", {}) for number in range(3)]
         await stand.upstream.until(lambda: stand.upstream.inflight == 3)
         wide = await send(stack, "wide", {"n": 50})
         await stand.sluice.until_metric("sluice_queue_depth", 1)
-        later = [await send(stack, f"later{number}", {}) for number in range(3)]
-        await stand.sluice.until_metric("sluice_queue_depth", 4)
-        assert stand.upstream.inflight == 3  # a seat is free, and kept for who was there first
+        later = [await send(stack, f"later{number}", {}) for number in range(5)]
+        await stand.upstream.until(lambda: stand.upstream.inflight == 4)
+        await stand.sluice.until_metric("sluice_queue_depth", 5)
         hold.release()
         for client in [*light, wide, *later]:
             assert (await client.answer()).status == 200
     order = [str(request.client_id) for request in stand.upstream.seen]
-    assert order[3] == "wide"
-    assert sorted(order[4:]) == ["later0", "later1", "later2"]
+    assert 4 <= order.index("wide") <= 3 + 3
     (alone,) = stand.upstream.seen_by("wide")
     assert all(
         (other.ended_at or 0) <= alone.at or other.at >= (alone.ended_at or 0)
