@@ -375,6 +375,6 @@ class ClosingMachine(AdmissionMachine):
 pytestmark = pytest.mark.timeout(180)
 
 TestAdmission = AdmissionMachine.TestCase
-TestAdmission.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestAdmission.settings = settings(max_examples=400, stateful_step_count=60, deadline=None)
 TestClosing = ClosingMachine.TestCase
-TestClosing.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
+TestClosing.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)

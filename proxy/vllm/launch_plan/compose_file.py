@@ -36,8 +36,9 @@ services:
 {words}
     ipc: host # workers of one engine share memory
     volumes:
-      - huggingface:/root/.cache/huggingface
+      - huggingface:/models
     environment:
+      HF_HOME: /models
       HF_TOKEN: ${{HF_TOKEN:-}}
     deploy:
       resources:
