@@ -1,0 +1,197 @@
+"""What stands in deploy/ fits the program: its metrics, its settings, its ports, its pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from proxy.config import Settings
+from proxy.env_values.names import PREFIX
+from proxy.telemetry import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+RULES = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
+DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "sluice.json").read_text())
+COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+YAML_FILES = sorted(path for path in DEPLOY.rglob("*.y*ml"))
+TEXT_FILES = sorted(
+    path for path in DEPLOY.rglob("*") if path.suffix in {".yml", ".yaml", ".service", ".py"}
+)
+
+NAME = re.compile(r"\bsluice_[a-z0-9_]+")
+OF_A_HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
+
+
+def exported() -> set[str]:
+    declared = (value for value in vars(metrics).values() if isinstance(value, metrics.Declaration))
+    return {one.name for one in declared}
+
+
+def rules(kind: str) -> list[dict[str, Any]]:
+    return [rule for group in RULES["groups"] for rule in group["rules"] if kind in rule]
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    for rule in [*rules("alert"), *rules("record")]:
+        yield rule.get("alert") or rule["record"], rule["expr"]
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+
+
+@pytest.mark.parametrize(("where", "query"), list(queries()))
+def test_every_metric_of_a_query_is_exported(where: str, query: str) -> None:
+    recorded = {rule["record"] for rule in rules("record")}
+    for name in recorded:
+        query = query.replace(name, "")
+    named = {OF_A_HISTOGRAM.sub("", name) for name in NAME.findall(query)}
+    assert named <= exported(), where
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    page = (ROOT / "docs" / "runbooks.md").read_text()
+    sections = {line[3:].strip().lower() for line in page.splitlines() if line.startswith("## ")}
+    named = {rule["annotations"]["runbook"].partition("#")[2] for rule in rules("alert")}
+    assert named == sections
+
+
+def test_every_alert_says_how_bad_it_is_and_what_it_saw() -> None:
+    for rule in rules("alert"):
+        assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
+        assert rule["annotations"]["summary"], rule["alert"]
+
+
+def test_the_panels_do_not_cover_each_other_and_each_says_what_it_means() -> None:
+    covered: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not covered & cells, panel["title"]
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        covered |= cells
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("path", TEXT_FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_every_variable_is_a_setting(path: Path) -> None:
+    named = set(re.findall(rf"\b{PREFIX}[A-Z0-9_]+\b", path.read_text()))
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    assert named <= known, named - known
+
+
+@pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_every_file_is_yaml(path: Path) -> None:
+    documents = list(yaml.safe_load_all(path.read_text()))
+    assert documents
+    assert all(documents), "an empty document"
+
+
+def test_the_engines_of_the_compose_file_publish_no_port() -> None:
+    for name in ("engine", "vllm"):
+        assert "ports" not in COMPOSE["services"][name]
+
+
+def test_the_compose_file_mounts_only_what_is_there() -> None:
+    named = set(COMPOSE["volumes"])
+    for service in COMPOSE["services"].values():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            if source not in named:
+                assert (DEPLOY / "compose" / source).resolve().exists(), volume
+
+
+def test_whoever_stops_a_gateway_waits_longer_than_its_drain() -> None:
+    drain_s = Settings.model_fields["drain_timeout"].default
+    assert int(COMPOSE["services"]["sluice"]["stop_grace_period"].removesuffix("s")) > drain_s
+    unit = (DEPLOY / "systemd" / "sluice.service").read_text()
+    found = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+    assert found
+    assert int(found[1]) > drain_s
+
+
+# Kubernetes ------------------------------------------------------------------------------------
+
+KUBERNETES = DEPLOY / "kubernetes"
+OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))
+PODS = [
+    (path, document)
+    for path in sorted(KUBERNETES.rglob("deployment.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] == "Deployment"
+]
+
+
+def gateway_of(deployment: dict[str, Any]) -> dict[str, Any]:
+    pod = deployment["spec"]["template"]["spec"]
+    return next(one for one in pod["containers"] if one["name"] == "sluice")
+
+
+def settings_beside(path: Path) -> dict[str, str]:
+    kustomization = yaml.safe_load((path.parent / "kustomization.yaml").read_text())
+    literals = kustomization["configMapGenerator"][0]["literals"]
+    return dict(literal.split("=", 1) for literal in literals)
+
+
+@pytest.mark.parametrize(
+    ("path", "deployment"), PODS, ids=[str(path.parent.name) for path, _ in PODS]
+)
+def test_a_pod_has_time_to_drain(path: Path, deployment: dict[str, Any]) -> None:
+    pod = deployment["spec"]["template"]["spec"]
+    before = seconds_of_sleep(gateway_of(deployment))
+    drain_s = int(settings_beside(path)["SLUICE_DRAIN_TIMEOUT"])
+    assert pod["terminationGracePeriodSeconds"] > before + drain_s
+    for other in pod["containers"]:
+        if other["name"] != "sluice":  # the engine goes last
+            assert before + drain_s < seconds_of_sleep(other)
+            assert seconds_of_sleep(other) < pod["terminationGracePeriodSeconds"]
+
+
+def seconds_of_sleep(container: dict[str, Any]) -> int:
+    command = container["lifecycle"]["preStop"]["exec"]["command"][-1]
+    found = re.search(r"sleep\((\d+)\)", command)
+    assert found
+    return int(found[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "deployment"), PODS, ids=[str(path.parent.name) for path, _ in PODS]
+)
+def test_a_gateway_runs_as_nobody_and_writes_nothing(
+    path: Path, deployment: dict[str, Any]
+) -> None:
+    del path
+    container = gateway_of(deployment)
+    pod = deployment["spec"]["template"]["spec"].get("securityContext", {})
+    context = pod | container["securityContext"]
+    assert context["runAsNonRoot"]
+    assert context["readOnlyRootFilesystem"]
+    assert not context["allowPrivilegeEscalation"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "deployment"), PODS, ids=[str(path.parent.name) for path, _ in PODS]
+)
+def test_a_gateway_and_its_engine_agree_on_the_sequences(
+    path: Path, deployment: dict[str, Any]
+) -> None:
+    del deployment
+    said = settings_beside(path)["SLUICE_MAX_NUM_SEQS"]
+    engines = "".join(file.read_text() for file in KUBERNETES.rglob("*.yaml"))
+    assert set(re.findall(r"--max-num-seqs=(\d+)", engines)) == {said}
+
+
+def test_nobody_restarts_a_gateway_whose_engine_is_down() -> None:
+    for _, deployment in PODS:
+        assert gateway_of(deployment)["livenessProbe"]["httpGet"]["path"] == "/healthz"
+        assert gateway_of(deployment)["readinessProbe"]["httpGet"]["path"] == "/readyz"
