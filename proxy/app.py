@@ -4,43 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from proxy.admission.controller import AdmissionController
 from proxy.admission.disciplines.priority import PriorityDiscipline
+from proxy.admission.placement.bounded_ring import BoundedRing
+from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.retry_after import draw_retry_after
 from proxy.admission.retry_budget import RetryBudget
 from proxy.admission.waiter import Waiter
+from proxy.discovery.engine_list import EngineList
+from proxy.discovery.resolver import SystemResolver
+from proxy.discovery.upstreams_file import UpstreamsFile
+from proxy.edge.affinity import PrefixAffinity, no_affinity, session_affinity
 from proxy.edge.api_keys import ApiKeys
 from proxy.edge.client_watch import LateListeners
 from proxy.edge.doorman import Doorman
 from proxy.edge.drain import Drain
-from proxy.edge.engine import Engine
 from proxy.edge.gateway import Gateway
 from proxy.edge.health import engine_trouble, health_router
 from proxy.edge.intake import Intake
 from proxy.edge.local_apps import admin_app, public_app
+from proxy.edge.open_routes import OpenRoutes
 from proxy.edge.records import Records
 from proxy.edge.request_headers import HeaderReader
 from proxy.edge.responder import Responder
 from proxy.edge.routes import RouteTable
-from proxy.engine_control import EngineControl
+from proxy.edge.status.facts import StatusFacts
+from proxy.edge.status.history import History
+from proxy.edge.status.recent_refusals import RecentRefusals
+from proxy.edge.status.router import status_router
+from proxy.edge.status.watch import StatusWatch
+from proxy.engine_fleet import EngineFleet
 from proxy.telemetry.metrics import Metrics
 from proxy.upstream.address import UpstreamAddress
-from proxy.upstream.header_rules import bearer
 from proxy.upstream.httpx_client import HttpxUpstream
 from proxy.upstream.pool import ConnectionPool
 from proxy.upstream.port import UpstreamTimeouts
-from proxy.vllm.poller import EnginePoller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from starlette.types import ASGIApp
 
+    from proxy.admission.ports import Placement
     from proxy.config import Settings
+    from proxy.discovery.resolver import Resolver
+    from proxy.edge.affinity import Affinity
     from proxy.edge.records import RecordSink
     from proxy.edge.token_meter import TokenMeter
     from proxy.upstream.port import Upstream
@@ -55,13 +69,15 @@ class Application:
     controller: AdmissionController
     drain: Drain
     metrics: Metrics
-    engines: dict[str, Engine]
-    pollers: tuple[EnginePoller, ...]
+    engine_list: EngineList
+    fleet: EngineFleet
+    status: StatusWatch
 
-    def start(self) -> None:
-        """Begins to watch the engines. Needs a running event loop."""
-        for poller in self.pollers:
-            poller.start()
+    async def start(self) -> None:
+        """Finds the engines, and begins to watch them and what says which they are."""
+        await self.engine_list.start()
+        self.fleet.start()
+        self.status.start()
 
     def begin_drain(self) -> None:
         """From now on nothing new is admitted; those who wait are told at once."""
@@ -70,10 +86,9 @@ class Application:
 
     async def stop(self) -> None:
         """Leaves no task and no connection behind."""
-        for poller in self.pollers:
-            await poller.stop()
-        for engine in self.engines.values():
-            await engine.upstream.aclose()
+        await self.engine_list.stop()
+        await self.status.stop()
+        await self.fleet.stop()
 
 
 def build(
@@ -82,81 +97,95 @@ def build(
     upstream: Upstream | None = None,
     *,
     poll_engines: bool = True,
+    resolver: Resolver | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Application:
     """Wires an application; call it in the event loop that will run it.
 
     `sinks` get a record of every request. Tests in virtual time replace the HTTP client with an
-    `upstream` of theirs, measure with the loop's `clock`, and do not poll engines.
+    `upstream` of theirs, measure with the loop's `clock`, do not poll engines, and look names up
+    with a `resolver` of theirs, or not at all.
     """
     loop = asyncio.get_running_loop()
-    address = UpstreamAddress.parse(settings.upstream_url)
-    name = str(address)
-    key = settings.upstream_api_key.get_secret_value() if settings.upstream_api_key else None
-
-    control = EngineControl(name, settings, loop.time)
-    engine = Engine(
-        name=name,
-        address=address,
-        upstream=upstream or _http_client(settings, address),
-        authorization=bearer(key),
-        state=control.state,
+    rng = random.Random()
+    fleet = EngineFleet(
+        settings,
+        lambda address: upstream or _http_client(settings, address),
+        loop.time,
+        poll=poll_engines,
     )
-    engines = {name: engine}
+    engines = fleet.engines
     routes = RouteTable.build(settings.expose)
     metrics = Metrics(
         routes.names(),
         admission=lambda: controller.snapshot(),  # noqa: PLW0108 - the controller comes after
-        engines=lambda: {name: control.view()},
-        binding_limit=lambda: control.binding_limit().which,
-        token_estimate_error=_error_of(control.meter),
+        engines=fleet.view,
+        binding_limit=lambda: limit.which if (limit := fleet.binding_limit()) else None,
+        token_estimate_error=_error_of(fleet.meter),
     )
-    discipline = PriorityDiscipline[Waiter](
-        loop.time, settings.weights_by_tenant, settings.tenant_max_in_flight
-    )
+    disciplines: WeakSet[PriorityDiscipline[Waiter]] = WeakSet()  # one a queue, as long as it is
     controller = AdmissionController(
-        limits={name: control.limit},
-        max_queue_depth=settings.max_queue_depth,
+        limits={},
+        max_queue_depth=settings.places,
         clock=loop.time,
         observer=metrics,
-        discipline=discipline,
+        new_discipline=lambda: _discipline(settings, loop.time, disciplines),
         retry_budget=RetryBudget(settings.retry_budget),
-        token_budgets={name: control.budgets},
         shadow=settings.shadow,
+        new_placement=lambda: _placement(settings, rng),
     )
-    pollers: tuple[EnginePoller, ...] = ()
-    if poll_engines:
-        pollers = (_poller(name, key, control),)
-    control.attach(controller, pollers[0] if pollers else None, lambda: discipline.active_tenants)
+    intake = Intake(settings.max_body_bytes, settings.body_timeout, 0)
+
+    def sized_for(engines: int) -> None:
+        intake.max_buffered_bytes = _body_bytes(settings, engines)
+
+    fleet.attach(controller, lambda: _most_tenants(disciplines), sized_for)
+    engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)
+    fleet.set(engine_list.engines)  # those behind host names follow at the start
     drain = Drain()
     health = health_router(engines, drain)
-    rng = random.Random()
     responder = Responder(
         overload_status=settings.overload_status,
         write_timeout_s=settings.write_timeout,
         retry_after=lambda expected_wait_s: draw_retry_after(expected_wait_s, rng),
         invite_back=controller.invite_back,
-        engine_state=engine_trouble(engines),
+        engine_state=engine_trouble(fleet.serving),
         draining=lambda: drain.begun,
         shed=metrics.shed,
     )
-    records = Records(metrics, routes.names(), sinks, time.time)
+    refusals = RecentRefusals()
+    records = Records(metrics, routes.names(), sinks, time.time, refusals)
+    status = StatusFacts(
+        admission=controller.snapshot,
+        totals=metrics.totals,
+        engines=engines,
+        views=fleet.view,
+        binding_limit=fleet.binding_limit,
+        tenants=lambda: [tenant for one in disciplines for tenant in one.tenants()],
+        refusals=refusals,
+        history=History(),
+        shadow=settings.shadow,
+        queue_timeout_s=settings.queue_timeout,
+        wall_clock=time.time,
+    )
     public = Gateway(
         local_app=public_app(health),
         doorman=Doorman(
-            header_reader=HeaderReader(settings.priority_header, settings.tenant_header or ""),
+            header_reader=_header_reader(settings),
             keys=_keys(settings),
             routes=routes,
             controller=controller,
             records=records,
             queue_timeout_s=settings.queue_timeout,
         ),
-        intake=_intake(settings),
-        token_meter=control.meter,
+        intake=intake,
+        token_meter=fleet.meter,
         reads_usage=settings.trace_file is not None,
         max_seats_per_request=settings.max_seats_per_request,
         controller=controller,
         engines=engines,
+        open_routes=OpenRoutes(fleet.served, fleet.any_engine, loop),
+        affinity=_affinity(settings),
         drain=drain,
         responder=responder,
         records=records,
@@ -166,13 +195,63 @@ def build(
     )
     return Application(
         public=public,
-        admin=admin_app(health, metrics),
+        admin=admin_app(health, metrics, status_router(status, lambda: drain.is_over)),
         controller=controller,
         drain=drain,
         metrics=metrics,
-        engines=engines,
-        pollers=pollers,
+        engine_list=engine_list,
+        fleet=fleet,
+        status=StatusWatch(status.sample),
     )
+
+
+def _discipline(
+    settings: Settings,
+    clock: Callable[[], float],
+    made: WeakSet[PriorityDiscipline[Waiter]],
+) -> PriorityDiscipline[Waiter]:
+    """Each queue has one of its own."""
+    discipline = PriorityDiscipline[Waiter](
+        clock, settings.weights_by_tenant, settings.tenant_max_in_flight
+    )
+    made.add(discipline)
+    return discipline
+
+
+def _most_tenants(disciplines: Iterable[PriorityDiscipline[Waiter]]) -> int:
+    """In one queue: in front of one engine there are no more."""
+    return max((one.active_tenants for one in disciplines), default=0)
+
+
+def _placement(settings: Settings, rng: random.Random) -> Placement:
+    return Roomiest(rng) if settings.affinity == "none" else BoundedRing(rng)
+
+
+def _affinity(settings: Settings) -> Affinity:
+    match settings.affinity:
+        case "session":
+            return session_affinity
+        case "prefix":
+            return PrefixAffinity(settings.affinity_prefix_bytes)
+        case _:
+            return no_affinity
+
+
+def _engine_list(settings: Settings, resolver: Resolver, fleet: EngineFleet) -> EngineList:
+    file = settings.upstreams_file
+    return EngineList(
+        [UpstreamAddress.parse(url) for url in settings.upstream_urls],
+        fleet.set,
+        file=UpstreamsFile(file) if file else None,
+        resolver=resolver if settings.dns_interval else None,
+        dns_interval_s=settings.dns_interval,
+        own_host=socket.gethostname(),
+    )
+
+
+def _header_reader(settings: Settings) -> HeaderReader:
+    session = settings.session_header if settings.affinity == "session" else ""
+    return HeaderReader(settings.priority_header, settings.tenant_header or "", session)
 
 
 def _http_client(settings: Settings, address: UpstreamAddress) -> Upstream:
@@ -191,24 +270,10 @@ def _keys(settings: Settings) -> ApiKeys:
     return ApiKeys({name: key.get_secret_value() for name, key in settings.client_keys.items()})
 
 
-def _intake(settings: Settings) -> Intake:
-    places = settings.max_in_flight + settings.max_queue_depth
-    return Intake(
-        max_body_bytes=settings.max_body_bytes,
-        body_timeout_s=settings.body_timeout,
-        max_buffered_bytes=places * settings.max_body_bytes,
-    )
-
-
-def _poller(name: str, key: str | None, control: EngineControl) -> EnginePoller:
-    return EnginePoller(
-        name,
-        key,
-        on_change=control.status_changed,
-        on_reading=control.status_read,
-        holding=lambda: control.in_flight > 0,
-        wants_model_len=control.meter is not None,
-    )
+def _body_bytes(settings: Settings, engines: int) -> int:
+    """What bodies may hold together: one for each seat and each place in the queue."""
+    places = settings.max_in_flight * engines + settings.places(engines)
+    return places * settings.max_body_bytes
 
 
 def _error_of(meter: TokenMeter | None) -> Callable[[], float | None] | None:

@@ -1,12 +1,15 @@
 """Moves the limits of one engine as it goes up and down, fills and empties.
 
 It stands between the poller, which knows the engine, and the controller, which counts its seats:
-what the poller reads becomes a suspension, a slow start, a move of the adaptive limit, or the size
-of the KV budget. Losing the engine's metrics page leaves every limit where it is.
+what the poller reads becomes a suspension, a slow start, a move of the adaptive limit, the size of
+the KV budget, or another queue because of another model. Losing the engine's metrics page leaves
+every limit where it is. What the gateway reports of its own requests may take the engine out too,
+if there are others.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -14,24 +17,30 @@ from proxy.admission.limits.aimd import AimdLimit
 from proxy.admission.limits.fixed import FixedLimit
 from proxy.admission.limits.slow_start import SlowStart
 from proxy.admission.outcome import Reason
+from proxy.admission.snapshot import UpstreamSnapshot
 from proxy.admission.token_budget import TokenBudgets
 from proxy.edge.engine import EngineState
-from proxy.edge.token_meter import TokenMeter
 from proxy.effective_limits import effective_limits, kv_budget
 from proxy.telemetry.engine_view import EngineView
+from proxy.upstream.circuit_breaker import BreakerState, CircuitBreaker
+from proxy.upstream.errors import UpstreamConnectError, UpstreamError
 from proxy.vllm.binding_limit import BindingLimit, Occupancy, binding_limit
 from proxy.vllm.counter_calibration import CounterCalibration
+from proxy.vllm.served_models import ServedModel, longest_model_len
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from proxy.admission.controller import AdmissionController
-    from proxy.admission.snapshot import UpstreamSnapshot
+    from proxy.edge.token_meter import TokenMeter
+    from proxy.openai_api.measure import Measured
+    from proxy.openai_api.usage import Usage
     from proxy.settings import Settings
     from proxy.vllm.poller import EnginePoller, EngineStatus
 
 _log = logging.getLogger("sluice.engine")
 
+_LEAVING = "it was removed; its running requests go on"
 _NOT_POLLED = EngineState(up=None, ready=True, reason="health is not polled")
 
 
@@ -41,7 +50,13 @@ class EngineControl:
     `clock` is the event loop's time(). `meter` is there only where a token limit is set.
     """
 
-    def __init__(self, name: str, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        clock: Callable[[], float],
+        meter: TokenMeter | None = None,
+    ) -> None:
         self.name = name
         self._settings = settings
         self._clock = clock
@@ -51,15 +66,21 @@ class EngineControl:
         self.limit = SlowStart(self._adaptive or FixedLimit(settings.max_in_flight))
         self.budgets = TokenBudgets(settings.max_prefill_tokens, kv_budget(settings, None))
         self._calibration = CounterCalibration()
-        self.meter: TokenMeter | None = None
-        if settings.max_prefill_tokens or settings.max_kv_tokens:
-            self.meter = TokenMeter(lambda: self._model_len, self._calibration.finished)
-        self._model_len: int | None = None
+        self._breaker = CircuitBreaker()
+        self.meter = meter
+        self.models: tuple[ServedModel, ...] = ()
+        self.last_served: tuple[ServedModel, ...] = ()
+        """As `models`, and kept while the engine is down."""
         self._kv_cache_tokens: int | None = None
         self._max_concurrency: float | None = None
         self._controller: AdmissionController | None = None
         self._poller: EnginePoller | None = None
+        self.is_leaving = False
+        """Removed: nothing is granted there any more, though requests may still run."""
+        self.seen = asyncio.Event()
+        """It has been polled once, whatever came of it."""
         self._is_suspended = False
+        self._refused_for: Reason | None = None
         self._active_tenants: Callable[[], int] | None = None
 
     def attach(
@@ -78,35 +99,116 @@ class EngineControl:
         """Seats taken in this engine."""
         return self._snapshot().in_flight
 
+    def join(self, *, unseen: bool = False) -> None:
+        """Its seats are granted from now on; of one that is yet `unseen`, from the first poll on:
+        it may still be loading, or serve something else than those that are there."""
+        self.is_leaving = False
+        if unseen:
+            self.limit.shut()
+        reason = self._reason_to_refuse()
+        self._is_suspended = reason is not None
+        models = _names(self.last_served) or None
+        self._attached().add_upstream(self.name, self.limit, self.budgets, models, reason)
+
+    def leave(self, when_empty: Callable[[], None]) -> None:
+        """No more seats are granted there. It goes on listening to the poller, and may join()
+        again."""
+        self.is_leaving = True
+        self._attached().remove_upstream(self.name, when_empty)
+
     # What the poller calls
 
     def status_changed(self, status: EngineStatus) -> None:
         """The engine went up or down, stalled or moved on."""
-        controller = self._attached()
+        self._refused_for = None
         if status.refuses:
-            self._is_suspended = True
-            reason = Reason.UPSTREAM_STALLED if status.stalled else Reason.UPSTREAM_UNAVAILABLE
+            stalled = status.stalled
+            self._refused_for = Reason.UPSTREAM_STALLED if stalled else Reason.UPSTREAM_UNAVAILABLE
             if self._adaptive is not None and not status.up:
                 self._adaptive.engine_restarted()
-            controller.suspend(self.name, reason)
-        elif self._is_suspended:
-            self._is_suspended = False
-            self.limit.begin(self._clock())
-            controller.resume(self.name)
+        self._learn_models(status)  # first: who waits for another model must not meet this one
+        self._suspend_or_resume()
 
     def status_read(self, status: EngineStatus) -> None:
         """After every poll, whatever came of it."""
         now = self._clock()
         self.limit.advance(now)  # first: no fault below may leave a slow start unfinished
+        self._learn_models(status)
         self._learn_sizes(status)
+        self.seen.set()
+        if self.is_leaving:
+            return
+        if self.limit.is_shut and not status.refuses:
+            self.limit.begin(now)
+        self._advance_breaker(now)
         if self._adaptive is not None and status.saturation is not None:
             move = self._adaptive.observe(status.saturation, self.in_flight, now)
             if move is not None:
                 _log.info("engine %s: %s", self.name, move)
         self._attached().limit_changed()
 
+    # What the gateway calls
+
+    def report(self, failure: UpstreamError | int | None) -> None:
+        """What came of a request: None if it went well, else the error, or a status that says so.
+
+        It takes the engine out if there are others that can take over.
+        """
+        if self.is_leaving or (failure is None and self._breaker.is_calm):
+            return
+        controller, now = self._attached(), self._clock()
+        if failure is None:
+            if self._breaker.succeeded(now):
+                self.limit.begin(now)
+                _log.info("engine %s is back: a request went well", self.name)
+                controller.limit_changed()
+            return
+        may_open = controller.is_replaceable(self.name)
+        if isinstance(failure, UpstreamConnectError):
+            opened = self._breaker.not_connected(now, f"{failure}", may_open=may_open)
+        else:
+            why = f"the last with status {failure}" if isinstance(failure, int) else f"{failure}"
+            opened = self._breaker.failed(now, why, may_open=may_open)
+        if opened:
+            _log.warning("engine %s is %s", self.name, self._breaker.reason)
+            self._suspend_or_resume()
+
+    def _advance_breaker(self, now: float) -> None:
+        if self._breaker.state is not BreakerState.OPEN:
+            return
+        is_alone = not self._attached().is_replaceable(self.name)
+        if self._breaker.advance(now, is_alone=is_alone):
+            self.limit.probe()
+            self._suspend_or_resume()
+
+    def finished(self, measured: Measured, usage: Usage | None) -> None:
+        """An answer is over whose prompt this engine has read."""
+        self._calibration.finished(measured, usage)
+
+    def _reason_to_refuse(self) -> Reason | None:
+        if self._refused_for is None and self._breaker.state is BreakerState.OPEN:
+            return Reason.UPSTREAM_UNAVAILABLE
+        return self._refused_for
+
+    def _suspend_or_resume(self) -> None:
+        reason, was_suspended = self._reason_to_refuse(), self._is_suspended
+        self._is_suspended = reason is not None
+        if reason is None and was_suspended and self._breaker.state is BreakerState.CLOSED:
+            self.limit.begin(self._clock())
+        if self.is_leaving:
+            return
+        if reason is not None:
+            self._attached().suspend(self.name, reason)
+        elif was_suspended:
+            self._attached().resume(self.name)
+
+    def _learn_models(self, status: EngineStatus) -> None:
+        self.models = status.models  # none again when the engine went down
+        self.last_served = status.models or self.last_served
+        if status.models and not self.is_leaving:
+            self._attached().serves(self.name, _names(status.models))
+
     def _learn_sizes(self, status: EngineStatus) -> None:
-        self._model_len = status.model_len  # None again when the engine went down
         metrics = status.metrics
         if metrics is None:
             return
@@ -136,10 +238,19 @@ class EngineControl:
 
     # What others read
 
+    @property
+    def model_len(self) -> int | None:
+        """Tokens of the longest request that the engine takes; None while that is not known."""
+        return longest_model_len(self.models)
+
     def state(self) -> EngineState:
         if self._poller is None:
             return _NOT_POLLED
         status = self._poller.status
+        if self.is_leaving:
+            return EngineState(up=status.up, ready=False, reason=_LEAVING)
+        if status.ready and self._breaker.state is BreakerState.OPEN:
+            return EngineState(up=status.up, ready=False, reason=self._breaker.reason)
         return EngineState(up=status.up, ready=status.ready, reason=status.reason)
 
     def view(self) -> EngineView:
@@ -154,6 +265,7 @@ class EngineControl:
             waiting=metrics.waiting if metrics else None,
             kv_cache_usage=metrics.kv_cache_usage if metrics else None,
             metrics_age_s=status.metrics_age_s,
+            taken_out=self._breaker.state is not BreakerState.CLOSED,
         )
 
     def binding_limit(self) -> BindingLimit:
@@ -162,7 +274,7 @@ class EngineControl:
         limits = effective_limits(
             self._settings,
             kv_cache_tokens=self._kv_cache_tokens,
-            model_len=self._model_len,
+            model_len=self.model_len,
             max_concurrency=self._max_concurrency,
         )
         seen = Occupancy(
@@ -175,10 +287,16 @@ class EngineControl:
         return binding_limit(limits, seen)
 
     def _snapshot(self) -> UpstreamSnapshot:
-        upstreams = self._attached().snapshot().upstreams
-        return next(upstream for upstream in upstreams if upstream.name == self.name)
+        try:
+            return self._attached().upstream(self.name)
+        except KeyError:  # the last of its requests has ended
+            return UpstreamSnapshot(self.name, in_flight=0, limit=0, suspended=True)
 
     def _attached(self) -> AdmissionController:
         if self._controller is None:
             raise RuntimeError("attach() comes first")
         return self._controller
+
+
+def _names(models: Iterable[ServedModel]) -> frozenset[str]:
+    return frozenset([model.id for model in models])

@@ -25,14 +25,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from proxy.engine_settings import EngineSettings
 from proxy.env_values import combinations, derived_defaults, fields, scalars
 from proxy.env_values.client_keys import load_client_keys
 from proxy.env_values.exposed_paths import parse_exposed_paths
 from proxy.env_values.header_names import header_name
 from proxy.env_values.names import PREFIX, without_service_links
 from proxy.env_values.tenant_weights import parse_tenant_weights
-from proxy.env_values.urls import split_urls
-from proxy.upstream.address import UpstreamAddress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,13 +41,7 @@ Source = Literal["flag", "env", ".env", "default"]
 ENV_FILE = ".env"
 
 
-def _addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
-    for url in urls:
-        UpstreamAddress.parse(url)
-    return urls
-
-
-class Settings(BaseSettings):
+class Settings(EngineSettings):
     """All settings, valid. Times in seconds, sizes in bytes; derived defaults are filled in."""
 
     model_config = SettingsConfigDict(
@@ -60,29 +53,6 @@ class Settings(BaseSettings):
         validate_default=False,
     )
 
-    upstream_urls: Annotated[
-        tuple[str, ...],
-        NoDecode,
-        BeforeValidator(split_urls),
-        AfterValidator(_addresses),
-        fields.described(
-            "Base URL of the engine; with or without a trailing slash, /v1 or a path prefix.",
-            "a base URL",
-        ),
-    ] = ("http://127.0.0.1:8000",)
-    upstream_api_key: Annotated[
-        SecretStr | None,
-        AfterValidator(scalars.header_safe_secret),
-        fields.described(
-            "Bearer key for the engine. When set it replaces the client's Authorization.", "a key"
-        ),
-    ] = None
-    upstream_client: Annotated[
-        Literal["pool", "httpx"],
-        fields.described(
-            "HTTP client towards the engine: the own pool, or httpx.", "pool or httpx"
-        ),
-    ] = "pool"
     host: Annotated[
         str,
         AfterValidator(scalars.host_name),
@@ -279,10 +249,11 @@ class Settings(BaseSettings):
     _client_keys: dict[str, SecretStr] = PrivateAttr(default_factory=dict)
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
 
-    @property
-    def upstream_url(self) -> str:
-        """Base URL of the one engine of this version."""
-        return self.upstream_urls[0]
+    def places(self, upstreams: int) -> int:
+        """How many may wait in front of so many engines, in all queues together."""
+        if "max_queue_depth" in self.model_fields_set:
+            return self.max_queue_depth
+        return self.max_in_flight * upstreams
 
     @property
     def client_keys(self) -> Mapping[str, SecretStr]:
@@ -320,6 +291,9 @@ class Settings(BaseSettings):
     def _check_together(self) -> Self:
         problems = [
             *combinations.limit_problems(self.max_num_seqs, self.max_in_flight),
+            *combinations.upstream_problems(
+                "upstream_urls" in self.model_fields_set, self.upstreams_file
+            ),
             *combinations.listener_problems(self.host, self.port, self.admin_host, self.admin_port),
             *combinations.header_problems(self.priority_header, self.tenant_header),
             *combinations.tenant_cap_problems(self.tenant_max_in_flight, self.max_in_flight),

@@ -34,7 +34,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proxy.admission.ledger import Emptying
+    from proxy.admission.account import Emptying
 
 _SPARE = 2.0
 _DOUBT = 1.25

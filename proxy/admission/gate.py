@@ -16,6 +16,7 @@ from proxy.admission.drain_estimate import DrainEstimate
 from proxy.admission.ledger import Ledger
 from proxy.admission.outcome import HOPELESS, Evicted, Reason, RefusalFacts, Rejected
 from proxy.admission.permit import Ending, Permit
+from proxy.admission.prospects import Prospects
 from proxy.admission.request import AdmissionRequest, Priority
 from proxy.admission.snapshot import AdmissionSnapshot
 from proxy.admission.waiter import Waiter
@@ -23,13 +24,10 @@ from proxy.admission.waiter import Waiter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from proxy.admission.ledger import Claim
-    from proxy.admission.ports import AdmissionObserver, Discipline, Limit
+    from proxy.admission.account import Account, Claim
+    from proxy.admission.ports import AdmissionObserver, Discipline, Limit, Placement
     from proxy.admission.retry_budget import RetryBudget
     from proxy.admission.token_budget import TokenBudgets
-
-# The expected wait is a mean: who would just about be served is not sent away for it.
-_DOUBT = 1.25
 
 
 class Gate:
@@ -44,22 +42,31 @@ class Gate:
         queue: Discipline[Waiter],
         retry_budget: RetryBudget,
         token_budgets: Mapping[str, TokenBudgets] | None = None,
+        placement: Placement | None = None,
+        freed_elsewhere: Callable[[str], None] = lambda _: None,
+        elsewhere: Callable[[AdmissionRequest], Gate | None] = lambda _: None,
     ) -> None:
-        self._ledger = Ledger(limits, token_budgets)
-        self._max_queue_depth = max_queue_depth
+        """`freed_elsewhere` hears of room that came free in an upstream which was released from
+        here. `elsewhere` names an open gate, this or another, that serves such a request."""
+        self._ledger = Ledger(limits, token_budgets, placement)
+        self._freed_elsewhere = freed_elsewhere
+        self._elsewhere = elsewhere
+        self.max_queue_depth = max_queue_depth
         self._clock = clock
         self._observer = observer
         self._queue = queue
         self._retry_budget = retry_budget
         self._drain_estimate = DrainEstimate()
+        self.prospects = Prospects(self._ledger, queue, self._drain_estimate)
         self._draining = False
-        self._closed_by: Reason | None = None
+        self.closed_by: Reason | None = None if limits else Reason.UPSTREAM_UNAVAILABLE
+        """Why nobody at all is admitted: draining, or the reason of the latest suspension."""
 
     def decide(self, request: AdmissionRequest) -> Permit | Waiter | Rejected:
         """A waiter is in the queue when this returns; somebody must await its outcome()."""
         now = self._clock()
-        invited = request.attempt == 0 or self._retry_budget.redeem(now)
-        if self._closed_by is None and self._queue.may_run(request):
+        invited = request.attempt == 0 or request.readmitted or self._retry_budget.redeem(now)
+        if self.closed_by is None and self._queue.may_run(request):
             claim = self._claim(request)
             if claim is not None:
                 permit = self._grant(request, claim, now, 0.0)
@@ -81,19 +88,13 @@ class Gate:
         priority: Priority = Priority.NORMAL,
     ) -> Rejected | None:
         """What decide() would say now to such a request for one seat, if that is a rejection."""
-        may_have_room = self._closed_by is None and self._ledger.has_free_seat()
-        if may_have_room and not self._queue:
+        if not self._queue and self._may_have_room():
             return None
         now = self._clock()
         request = AdmissionRequest(
             1, now + longest_wait_s, tenant=tenant, priority=priority, attempt=attempt
         )
-        # Who waits may wait for something else than this newcomer would: below a tenant's cap, or
-        # wide at the head of a lower priority.
-        if may_have_room and self._queue.may_run(request):
-            return None
-        invited = attempt == 0 or self._retry_budget.is_invited(now)
-        reason = self._obstacle(request, now, invited)
+        reason = self._early_obstacle(request, now)
         if reason is None:
             return None
         if attempt:
@@ -101,6 +102,21 @@ class Gate:
         rejection = Rejected(self._facts(reason, request, 0.0, now))
         self._observer.rejected(None, rejection)
         return rejection
+
+    def turns_away(self, request: AdmissionRequest) -> bool:
+        """Whether decide() would reject such a request now. Nothing is counted or drawn."""
+        return self._early_obstacle(request, self._clock()) is not None
+
+    def _early_obstacle(self, request: AdmissionRequest, now: float) -> Reason | None:
+        # Who waits may wait for something else than this newcomer would: below a tenant's cap, or
+        # wide at the head of a lower priority.
+        if self._may_have_room() and self._queue.may_run(request):
+            return None
+        invited = request.attempt == 0 or self._retry_budget.is_invited(now)
+        return self._obstacle(request, now, invited)
+
+    def _may_have_room(self) -> bool:
+        return self.closed_by is None and self._ledger.has_free_seat()
 
     def invite_back(self) -> bool:
         """Draws a retry ticket for somebody who was refused elsewhere than here."""
@@ -111,70 +127,94 @@ class Gate:
         self._close(Reason.DRAINING)
 
     def suspend(self, upstream: str, reason: Reason) -> None:
-        self._ledger.suspend(upstream)
+        self._ledger.suspend(upstream, reason)
+        self._lost_one(reason)
+
+    def resume(self, upstream: str) -> None:
+        self._ledger.resume(upstream)
+        self._open()
+
+    def add(self, account: Account) -> None:
+        """With what is taken in it, whoever granted that. Raises ValueError if it is here already.
+
+        Not usable while it is suspended.
+        """
+        self._ledger.add(account)
+        if account.suspended_for is None:
+            self._open()
+        elif not self._ledger.is_usable and not self._draining:
+            self.closed_by = account.suspended_for
+
+    def release(self, upstream: str) -> Account:
+        """Grants nothing there any more; those who hold seats in it keep them. Raises KeyError."""
+        account = self._ledger.release(upstream)
+        self._lost_one(Reason.UPSTREAM_UNAVAILABLE)
+        return account
+
+    def _lost_one(self, reason: Reason) -> None:
         if self._ledger.is_usable:
             self._grant_waiting()  # a head that waited for this one, the widest, may fit another
         elif not self._draining:
             self._close(reason)
 
-    def resume(self, upstream: str) -> None:
-        self._ledger.resume(upstream)
+    def _open(self) -> None:
         if not self._draining:
-            self._closed_by = None
+            self.closed_by = None
             self._grant_waiting()
+
+    def hand_over(self) -> None:
+        """Whoever waits here and is served elsewhere only, or sooner, goes on waiting there."""
+        for waiter in sorted(self._queue.all(), key=lambda one: one.joined_at):
+            gate = self._elsewhere(waiter.request)
+            if gate is not None and gate is not self:
+                self._dequeue(waiter)
+                gate.adopt(waiter)
+        self._grant_waiting()
+
+    def adopt(self, waiter: Waiter) -> None:
+        """At the end of the queue, even if no place is left, one that has waited in another."""
+        waiter.moves(self._ledger.width(waiter.request.seats), self._abandon)
+        self._join(waiter)
 
     def limit_changed(self) -> None:
         self._grant_waiting()
 
     @property
-    def closed_by(self) -> Reason | None:
-        """Why nobody at all is admitted: draining, or the reason of the latest suspension."""
-        return self._closed_by
+    def load(self) -> float:
+        """Seats taken and requests waiting for each usable seat; infinite while there is none."""
+        seats = self._ledger.usable_limit
+        return (self._ledger.usable_taken + len(self._queue)) / seats if seats else math.inf
 
     def snapshot(self) -> AdmissionSnapshot:
         return AdmissionSnapshot(
-            self._ledger.snapshot(), len(self._queue), self._max_queue_depth, self._draining
+            self._ledger.snapshot(), len(self._queue), self.max_queue_depth, self._draining
         )
 
     def _obstacle(self, request: AdmissionRequest, now: float, invited: bool) -> Reason | None:
         """Why a newcomer that cannot run at once cannot wait for its turn either."""
-        if self._closed_by is not None:
-            return self._closed_by
-        depth = len(self._queue)
-        if not invited and 2 * depth > self._max_queue_depth:
+        if self.closed_by is not None:
+            return self.closed_by
+        if not invited and 2 * len(self._queue) > self.max_queue_depth:
             return Reason.RETRY_BUDGET_EXHAUSTED
-        if depth >= self._max_queue_depth and self._makes_room(request) is None:
+        if self._is_full_for(request) and self._makes_room(request) is None:
             return Reason.TENANT_LIMIT if self._queue.over_cap(request) else Reason.QUEUE_FULL
         if request.deadline <= now:
             return Reason.QUEUE_TIMEOUT
-        if self._is_unreachable(request, now):
+        if self.prospects.are_hopeless(request, now):
             return Reason.DEADLINE_UNREACHABLE
         return None
 
-    def _is_unreachable(self, request: AdmissionRequest, now: float) -> bool:
-        """Whether those who go first will need longer than it may wait. Who would be the head is
-        never sent away: the next seat may come free at any moment, and must find somebody."""
-        ahead = self._queue.seats_ahead(request)
-        if ahead <= 0:
-            return False
-        limit = self._seats_that_turn_over()
-        expected_s = self._drain_estimate.expected_wait_s(ahead, limit, now)
-        return _DOUBT * (request.deadline - now) < expected_s < math.inf
-
-    def _seats_that_turn_over(self) -> int:
-        """The limit; but where tokens run out before seats only those that are taken, or the wait
-        behind them would look as short as if all seats were in use."""
-        limit, taken = self._ledger.usable_limit, self._ledger.usable_taken
-        if not 0 < taken < limit or not self._ledger.limits_tokens:
-            return limit
-        head = self._queue.head()
-        return taken if head is not None and self._ledger.has_room(head.request.seats) else limit
+    def _is_full_for(self, request: AdmissionRequest) -> bool:
+        """Who was admitted once has had a place, and keeps it."""
+        return len(self._queue) >= self.max_queue_depth and not request.readmitted
 
     def _makes_room(self, request: AdmissionRequest) -> Waiter | None:
-        return self._queue.yields_to(request) if self._max_queue_depth else None
+        return self._queue.yields_to(request) if self.max_queue_depth else None
 
     def _claim(self, request: AdmissionRequest) -> Claim | None:
-        return self._ledger.take(request.seats, request.prompt_tokens, request.kv_tokens)
+        return self._ledger.take(
+            request.seats, request.prompt_tokens, request.kv_tokens, request.affinity
+        )
 
     def _grant(
         self, request: AdmissionRequest, claim: Claim, now: float, time_in_queue_s: float
@@ -188,15 +228,19 @@ class Gate:
 
     def _give_back(self, permit: Permit, ending: Ending) -> None:
         now = self._clock()
-        self._ledger.give_back(permit.claim)
+        is_ours = self._ledger.give_back(permit.claim)
         self._drain_estimate.gave_back(permit.seats, now - permit.granted_at, now)
         self._queue.gave_back(permit.request, permit.seats)
         self._observer.released(permit, ending)
         self._grant_waiting()
+        if not is_ours:
+            self._freed_elsewhere(permit.upstream)
 
     def _prefilled(self, permit: Permit) -> None:
         permit.claim = self._ledger.prefilled(permit.claim)
         self._grant_waiting()
+        if not self._ledger.owns(permit.upstream):
+            self._freed_elsewhere(permit.upstream)
 
     def _grant_waiting(self) -> None:
         # Without a free seat, which is how a rush finds them, nobody need be looked at.
@@ -220,9 +264,7 @@ class Gate:
         if head.bypass is None:
             head.bypass = Bypass(request.deadline, emptying, mean_hold_s, now)
         following = self._queue.second()
-        if following is None:
-            return False
-        if not head.bypass.allows(following.width, emptying, mean_hold_s, now):
+        if following is None or not head.bypass.allows(following.width, emptying, mean_hold_s, now):
             return False
         claim = self._claim(following.request)
         if claim is None:
@@ -232,15 +274,19 @@ class Gate:
         return True
 
     def _enqueue(self, request: AdmissionRequest, now: float) -> Waiter:
-        loop = asyncio.get_running_loop()
-        waiter = Waiter(loop, request, self._ledger.width(request.seats), now, self._abandon)
-        if request.deadline < math.inf:
-            waiter.timer = loop.call_at(request.deadline, self._time_out, waiter)
-        if len(self._queue) >= self._max_queue_depth:
+        width = self._ledger.width(request.seats)
+        waiter = Waiter(asyncio.get_running_loop(), request, width, now, self._abandon)
+        if self._is_full_for(request):
             self._evict_for(request)
+        self._join(waiter)
+        return waiter
+
+    def _join(self, waiter: Waiter) -> None:
+        deadline = waiter.request.deadline
+        if deadline < math.inf:
+            waiter.timer = waiter.get_loop().call_at(deadline, self._time_out, waiter)
         self._queue.add(waiter)
         self._grant_waiting()  # under some disciplines a newcomer may pass those who wait
-        return waiter
 
     def _evict_for(self, request: AdmissionRequest) -> None:
         yielding = self._makes_room(request)
@@ -273,7 +319,9 @@ class Gate:
         waiter.set_result(eviction)
 
     def _close(self, reason: Reason) -> None:
-        self._closed_by = reason
+        self.closed_by = reason
+        if not self._draining:
+            self.hand_over()
         for waiter in self._queue.all():
             self._evict(waiter, reason)
 
@@ -288,20 +336,14 @@ class Gate:
             in_flight=self._ledger.usable_taken,
             limit=self._ledger.usable_limit,
             queue_depth=len(self._queue),
-            max_queue_depth=self._max_queue_depth,
+            max_queue_depth=self.max_queue_depth,
             time_in_queue_s=waited_s,
-            expected_wait_s=self._expected_wait_s(request, now),
+            expected_wait_s=self.prospects.expected_wait_s(request, now),
             may_wait_s=max(request.deadline - now, 0.0),
             may_retry=reason not in HOPELESS and self._retry_budget.draw(now),
             prefill_tokens=prefill_tokens,
             prefill_limit=prefill_limit,
             kv_tokens=kv_tokens,
             kv_limit=kv_limit,
+            upstreams=self._ledger.usable_upstreams,
         )
-
-    def _expected_wait_s(self, request: AdmissionRequest, now: float) -> float:
-        """Until its turn, if it came now and had a place."""
-        in_flight, limit = self._ledger.usable_taken, self._seats_that_turn_over()
-        ahead = self._queue.seats_ahead(request)
-        seats = in_flight - limit + ahead + self._ledger.width(request.seats)
-        return self._drain_estimate.expected_wait_s(seats, limit, now)

@@ -2,130 +2,113 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import random
+from typing import TYPE_CHECKING
 
-from proxy.admission.snapshot import UpstreamSnapshot
-from proxy.admission.token_budget import TokenBudgets
+from proxy.admission.account import Account, Claim, Emptying
+from proxy.admission.placement.roomiest import Roomiest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxy.admission.ports import Limit
-
-
-class Claim(NamedTuple):
-    """So many seats in one upstream, and tokens as far as they are counted."""
-
-    upstream: str
-    seats: int
-    prefill_tokens: int = 0
-    kv_tokens: int = 0
-
-
-class Emptying(NamedTuple):
-    """What has to come free in one upstream for a request: of `taken` seats all but `keep`."""
-
-    taken: int
-    keep: float
-
-
-class _Account:
-    __slots__ = ("budgets", "limit", "name", "suspended", "taken")
-
-    def __init__(self, name: str, limit: Limit, budgets: TokenBudgets) -> None:
-        self.name = name
-        self.limit = limit
-        self.budgets = budgets
-        self.taken = 0
-        self.suspended = False
-
-    def free_share(self) -> float:
-        """1 when empty, 0 when full, below 0 when more is taken than the limit now allows."""
-        limit = self.limit.seats
-        return (limit - self.taken) / limit if limit else -float(self.taken)
-
-    def has_tokens(self, prompt_tokens: int, kv_tokens: int) -> bool:
-        prefill, kv = self.budgets.prefill, self.budgets.kv
-        return prefill.has_room(prefill.charge(prompt_tokens)) and kv.has_room(kv.charge(kv_tokens))
-
-    def emptying(self, width: int, kv_tokens: int) -> Emptying:
-        keep: float = self.limit.seats - width
-        kv = self.budgets.kv
-        if kv.limit is not None and kv.taken > 0:
-            keep = min(keep, (kv.limit - kv.charge(kv_tokens)) * self.taken / kv.taken)
-        return Emptying(self.taken, max(keep, 0.0))
-
-    def take(self, seats: int, prompt_tokens: int, kv_tokens: int) -> Claim:
-        # Not the width: while the limit is lowered for a time, as in a slow start, a wide request
-        # that runs alone would be counted for less than it is, and others join it too soon.
-        taken = min(seats, self.limit.ceiling or seats)
-        self.taken += taken
-        if not (prompt_tokens or kv_tokens):
-            return Claim(self.name, taken)
-        prefill, kv = self.budgets.prefill, self.budgets.kv
-        claim = Claim(self.name, taken, prefill.charge(prompt_tokens), kv.charge(kv_tokens))
-        prefill.taken += claim.prefill_tokens
-        kv.taken += claim.kv_tokens
-        return claim
+    from proxy.admission.outcome import Reason
+    from proxy.admission.ports import Limit, Placement
+    from proxy.admission.snapshot import UpstreamSnapshot
+    from proxy.admission.token_budget import TokenBudgets
 
 
 class Ledger:
-    """Counts the seats of one or more upstreams, all of them usable until one is suspended.
+    """Counts the seats of its upstreams, all of them usable until one is suspended.
 
-    `budgets` bound tokens too, for the upstreams that it names. Methods that take the name of an
-    upstream raise KeyError when there is none such.
+    `budgets` bound tokens too, for the upstreams that it names. `placement` chooses among several
+    upstreams. Methods that take the name of an upstream raise KeyError when there is none such.
     """
 
-    __slots__ = ("_accounts", "_usable")
+    __slots__ = ("_accounts", "_former", "_placement", "_usable")
 
     def __init__(
-        self, limits: Mapping[str, Limit], budgets: Mapping[str, TokenBudgets] | None = None
+        self,
+        limits: Mapping[str, Limit],
+        budgets: Mapping[str, TokenBudgets] | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        if not limits:
-            raise ValueError("no upstream, nothing to count")
         named = budgets or {}
+        self._placement = placement or Roomiest(random.Random())
         self._accounts = {
-            name: _Account(name, limit, named.get(name) or TokenBudgets())
-            for name, limit in limits.items()
+            name: Account(name, limit, named.get(name)) for name, limit in limits.items()
         }
+        self._former: dict[str, Account] = {}
         self._usable = list(self._accounts.values())
 
+    def add(self, account: Account) -> None:
+        """With what is taken in it. Raises ValueError when there is one of that name."""
+        if account.name in self._accounts:
+            raise ValueError(f"there is an upstream {account.name} already")
+        self._former.pop(account.name, None)
+        self._accounts[account.name] = account
+        self._refresh_usable()
+
+    def release(self, upstream: str) -> Account:
+        """Grants nothing there any more. What is taken of it may still be given back here."""
+        self._former = {name: one for name, one in self._former.items() if one.taken}
+        account = self._former[upstream] = self._accounts.pop(upstream)
+        self._refresh_usable()
+        return account
+
+    def owns(self, upstream: str) -> bool:
+        return upstream in self._accounts
+
     def width(self, seats: int) -> int:
-        """What must be free for a request for `seats`: no more than the widest usable limit.
+        """What must be free for a request for `seats`: no more than the widest usable limit has.
 
         So a request wider than every limit gets a whole engine to itself, and one that only the
         smaller engines are too small for waits for the larger.
         """
         widest = 0
         for account in self._usable:
-            limit = account.limit.seats
+            limit = account.limit.widest
             if limit >= seats:
                 return seats
             widest = max(widest, limit)
         return widest
 
-    def take(self, seats: int, prompt_tokens: int = 0, kv_tokens: int = 0) -> Claim | None:
-        """Takes seats and tokens where the width fits and the largest share of seats is free;
+    def take(
+        self,
+        seats: int,
+        prompt_tokens: int = 0,
+        kv_tokens: int = 0,
+        affinity: int | None = None,
+    ) -> Claim | None:
+        """Takes seats and tokens where the width fits, in the upstream that the placement chooses;
         None where not all of it fits. A request wider than a limit takes the whole of it."""
         if len(self._usable) == 1 and not (prompt_tokens or kv_tokens):
             account = self._usable[0]  # nearly always, and there is nothing to choose
             if seats <= account.limit.seats - account.taken:
                 account.taken += seats
                 return Claim(account.name, seats)
-        roomiest = self._roomiest(self.width(seats), prompt_tokens, kv_tokens)
-        return None if roomiest is None else roomiest.take(seats, prompt_tokens, kv_tokens)
+        width = self.width(seats)
+        if width == 0:
+            return None
+        usable = self._usable
+        if width < seats:
+            usable = [account for account in usable if account.holds(seats)]
+        chosen = self._placement.choose(usable, width, prompt_tokens, kv_tokens, affinity)
+        return None if chosen is None else chosen.take(seats, prompt_tokens, kv_tokens)
 
     def take_regardless(self, seats: int, prompt_tokens: int = 0, kv_tokens: int = 0) -> Claim:
         """As take(), but over the limit rather than not at all.
 
         Raises ValueError when no upstream is usable.
         """
-        account = max(self._usable, key=_Account.free_share)
+        account = max(self._usable, key=lambda one: (one.limit.seats > 0, one.free_share()))
         return account.take(seats, prompt_tokens, kv_tokens)
 
     def has_room(self, seats: int) -> bool:
         """Whether seats are free, whatever the tokens; take() may still find those taken."""
-        return self._roomiest(self.width(seats), 0, 0) is not None
+        width = self.width(seats)
+        return width > 0 and any(
+            account.limit.seats - account.taken >= width for account in self._usable
+        )
 
     def has_free_seat(self) -> bool:
         """What has_room(1) says, at a third of the price."""
@@ -138,34 +121,44 @@ class Ledger:
         """What has to come free for such a request, where that is least; tokens of prompts are
         left out, for they come free long before the seats. No upstream, nothing to empty."""
         width = self.width(seats)
-        wide_enough = [one for one in self._usable if one.limit.seats >= width]
+        wide_enough = [one for one in self._usable if one.limit.widest >= width]
         each = [account.emptying(width, kv_tokens) for account in wide_enough]
         return min(each, key=lambda one: one.taken - one.keep, default=Emptying(0, 0.0))
 
-    def give_back(self, claim: Claim) -> None:
-        """An upstream may get its own back while it is suspended."""
-        account = self._accounts[claim.upstream]
+    def give_back(self, claim: Claim) -> bool:
+        """An upstream may get its own back while it is suspended. False when it is somebody else's
+        by now: there, not here, seats have come free."""
+        account = self._accounts.get(claim.upstream)
+        is_ours = account is not None
+        if account is None:
+            account = self._former[claim.upstream]
         account.taken -= claim.seats
         account.budgets.prefill.taken -= claim.prefill_tokens
         account.budgets.kv.taken -= claim.kv_tokens
+        return is_ours
 
     def prefilled(self, claim: Claim) -> Claim:
         """The first byte is there: the prompt's tokens are free. Returns what is left."""
-        self._accounts[claim.upstream].budgets.prefill.taken -= claim.prefill_tokens
+        account = self._accounts.get(claim.upstream) or self._former[claim.upstream]
+        account.budgets.prefill.taken -= claim.prefill_tokens
         return claim._replace(prefill_tokens=0)
 
-    def suspend(self, upstream: str) -> None:
-        self._accounts[upstream].suspended = True
+    def suspend(self, upstream: str, reason: Reason) -> None:
+        self._accounts[upstream].suspended_for = reason
         self._refresh_usable()
 
     def resume(self, upstream: str) -> None:
-        self._accounts[upstream].suspended = False
+        self._accounts[upstream].suspended_for = None
         self._refresh_usable()
 
     @property
     def is_usable(self) -> bool:
         """Whether at least one upstream is not suspended."""
         return bool(self._usable)
+
+    @property
+    def usable_upstreams(self) -> int:
+        return len(self._usable)
 
     @property
     def usable_limit(self) -> int:
@@ -194,31 +187,7 @@ class Ledger:
         return taken, None if unlimited else limit
 
     def snapshot(self) -> tuple[UpstreamSnapshot, ...]:
-        return tuple(
-            UpstreamSnapshot(
-                name=account.name,
-                in_flight=account.taken,
-                limit=account.limit.seats,
-                suspended=account.suspended,
-                prefill_tokens=account.budgets.prefill.taken,
-                kv_tokens=account.budgets.kv.taken,
-            )
-            for account in self._accounts.values()
-        )
-
-    def _roomiest(self, width: int, prompt_tokens: int, kv_tokens: int) -> _Account | None:
-        if width == 0:
-            return None
-        best, best_share = None, 0.0
-        for account in self._usable:
-            limit = account.limit.seats
-            free = limit - account.taken
-            if free < width or free / limit <= best_share:
-                continue
-            if (prompt_tokens or kv_tokens) and not account.has_tokens(prompt_tokens, kv_tokens):
-                continue
-            best, best_share = account, free / limit
-        return best
+        return tuple(account.snapshot() for account in self._accounts.values())
 
     def _refresh_usable(self) -> None:
-        self._usable = [each for each in self._accounts.values() if not each.suspended]
+        self._usable = [one for one in self._accounts.values() if one.suspended_for is None]

@@ -29,10 +29,11 @@ HOPELESS = frozenset(
 class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 times a second
     """What was measured at the moment of the refusal: seats and places, times in seconds.
 
-    `in_flight` and `limit` are sums over the upstreams that are not suspended; so are the tokens
-    and their limits, None where there is none. `expected_wait_s`: how long such a request would
-    wait for its turn if it came now and had a place in the queue; math.inf while nothing has been
-    served yet, so that nobody can tell. `may_wait_s`: how long it may still wait, at most.
+    `in_flight` and `limit` are sums over the `upstreams` that are not suspended, of those that
+    share the request's queue; so are the tokens and their limits, None where there is none.
+    `expected_wait_s`: how long such a request would wait for its turn if it came now and had a
+    place in the queue; math.inf while nothing has been served yet, so that nobody can tell.
+    `may_wait_s`: how long it may still wait, at most.
     `may_retry`: the client is invited to come back.
     """
 
@@ -50,6 +51,7 @@ class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 t
     prefill_limit: int | None = None
     kv_tokens: int = 0
     kv_limit: int | None = None
+    upstreams: int = 1
 
 
 class Refused(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.admission.ledger import Claim
+    from proxy.admission.account import Claim
     from proxy.admission.request import AdmissionRequest
 
 

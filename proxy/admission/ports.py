@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.admission.account import Account
     from proxy.admission.outcome import Evicted, Reason, Rejected
     from proxy.admission.permit import Ending, Permit
     from proxy.admission.request import AdmissionRequest
@@ -44,6 +47,34 @@ class Limit(Protocol):
     @property
     def ceiling(self) -> int:
         """The most that `seats` can come to: what a request takes that is wider than all of it."""
+
+    @property
+    def widest(self) -> int:
+        """What such a request waits for: as many seats as there can be while the limit is as open
+        as it is now. More than `seats` where others hold some, and will give them back."""
+
+    @property
+    def held(self) -> int:
+        """No less than `seats`: what is ours now, of which `seats` may open only a part. What is
+        taken never comes to more, not even by a request that is wider than what is open."""
+
+
+class Placement(Protocol):
+    """Which of several upstreams carries a request that could run now."""
+
+    def choose(
+        self,
+        accounts: Sequence[Account],
+        width: int,
+        prompt_tokens: int = 0,
+        kv_tokens: int = 0,
+        affinity: int | None = None,
+    ) -> Account | None:
+        """One of `accounts` in which so many seats and tokens are free; None when there is none.
+
+        `width` is 1 or more. `affinity`: requests that say the same are best served by the same
+        upstream. The list stays the same object until an upstream comes or goes.
+        """
 
 
 class Queued(Protocol):

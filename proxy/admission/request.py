@@ -20,7 +20,9 @@ class AdmissionRequest:
 
     `deadline` is a moment on the controller's clock (seconds): past it the request must not
     be waiting any more. `seats` counts sequences. `prompt_tokens` and `kv_tokens` are estimates,
-    0 when nobody estimated. `attempt` is 0 for a first try, 1 and up for retries.
+    0 when nobody estimated. `attempt` is 0 for a first try, 1 and up for retries. `model` is what
+    it asks for, if it says; `affinity` is the same number for requests that are best served by the
+    same upstream. `readmitted`: it was admitted before, and has come back unserved.
     """
 
     seats: int
@@ -30,6 +32,9 @@ class AdmissionRequest:
     tenant: str = ""
     priority: Priority = Priority.NORMAL
     attempt: int = 0
+    model: str | None = None
+    affinity: int | None = None
+    readmitted: bool = False
 
     def __post_init__(self) -> None:
         if self.seats < 1:

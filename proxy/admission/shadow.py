@@ -14,22 +14,24 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
+from proxy.admission.account import Account
 from proxy.admission.gate import Gate
 from proxy.admission.ledger import Ledger
 from proxy.admission.outcome import HOPELESS, Rejected
 from proxy.admission.permit import Permit
 from proxy.admission.request import Priority
 from proxy.admission.snapshot import AdmissionSnapshot
+from proxy.admission.token_budget import TokenBudgets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from proxy.admission.account import Claim
     from proxy.admission.outcome import Evicted, Reason
     from proxy.admission.permit import Ending
-    from proxy.admission.ports import AdmissionObserver, Discipline, Limit
+    from proxy.admission.ports import AdmissionObserver, Discipline, Placement
     from proxy.admission.request import AdmissionRequest
     from proxy.admission.retry_budget import RetryBudget
-    from proxy.admission.token_budget import TokenBudgets
     from proxy.admission.waiter import Waiter
 
 
@@ -38,45 +40,53 @@ class ShadowGate:
 
     def __init__(
         self,
-        limits: Mapping[str, Limit],
-        max_queue_depth: int,
         clock: Callable[[], float],
         observer: AdmissionObserver,
         queue: Discipline[Waiter],
         retry_budget: RetryBudget,
-        token_budgets: Mapping[str, TokenBudgets] | None = None,
+        new_placement: Callable[[], Placement],
+        freed_elsewhere: Callable[[str], None],
+        elsewhere: Callable[[AdmissionRequest], Gate | None],
     ) -> None:
-        self._ledger = Ledger(limits)
+        """`ghosts` is the real gate. Begins without an upstream. See Gate for the rest."""
+        self._ledger = Ledger({}, placement=new_placement())
+        self._freed_elsewhere = freed_elsewhere
         self._clock = clock
         self._observer = observer
         self._retry_budget = retry_budget
-        self._ghosts = Gate(
-            limits,
-            max_queue_depth,
+        self.ghosts = Gate(
+            {},
+            0,
             clock,
             _GhostObserver(observer),
             queue,
             retry_budget.another(),
-            token_budgets,
+            None,
+            new_placement(),
+            freed_elsewhere,
+            elsewhere,
         )
 
     def decide(self, request: AdmissionRequest) -> Permit | Rejected:
         now = self._clock()
-        if request.attempt:
+        if request.attempt and not request.readmitted:
             self._retry_budget.redeem(now)
-        ghost = self._ghosts.decide(request)
+        ghost = self.ghosts.decide(request)
         if isinstance(ghost, Rejected):
-            if self._ghosts.closed_by is not None:
+            if self.ghosts.closed_by is not None:
                 return self._reject(request, ghost)
             self._observer.would_shed(ghost.reason)
-        claim = self._ledger.take_regardless(
-            request.seats, request.prompt_tokens, request.kv_tokens
-        )
+        claim = self._take(request)
         give_back, prefilled = partial(self._give_back, ghost), partial(self._prefilled, ghost)
         permit = Permit(request, claim, now, 0.0, give_back, prefilled)
         self._retry_budget.admitted(now)
         self._observer.admitted(request, permit)
         return permit
+
+    def _take(self, request: AdmissionRequest) -> Claim:
+        """Where it would run if there is room, so that shadow mode shows where requests go."""
+        needs = (request.seats, request.prompt_tokens, request.kv_tokens)
+        return self._ledger.take(*needs, request.affinity) or self._ledger.take_regardless(*needs)
 
     def reject_early(
         self,
@@ -85,32 +95,49 @@ class ShadowGate:
         tenant: str = "",
         priority: Priority = Priority.NORMAL,
     ) -> Rejected | None:
-        if self._ghosts.closed_by is None:
+        if self.ghosts.closed_by is None:
             return None
-        rejection = self._ghosts.reject_early(longest_wait_s, attempt, tenant, priority)
+        rejection = self.ghosts.reject_early(longest_wait_s, attempt, tenant, priority)
         return None if rejection is None else self._reject(None, rejection)
 
     def invite_back(self) -> bool:
-        self._ghosts.invite_back()  # so that who comes back is not taken for uninvited there
+        self.ghosts.invite_back()  # so that who comes back is not taken for uninvited there
         return self._retry_budget.draw(self._clock())
 
     def drain(self) -> None:
-        self._ghosts.drain()
+        self.ghosts.drain()
 
     def suspend(self, upstream: str, reason: Reason) -> None:
-        self._ledger.suspend(upstream)
-        self._ghosts.suspend(upstream, reason)
+        self._ledger.suspend(upstream, reason)
+        self.ghosts.suspend(upstream, reason)
 
     def resume(self, upstream: str) -> None:
         self._ledger.resume(upstream)
-        self._ghosts.resume(upstream)
+        self.ghosts.resume(upstream)
+
+    def add(self, account: Account) -> None:
+        """The limits of tokens are its ghost's: only that one is ever held to them."""
+        if account.ghost is None:
+            account.ghost = Account(account.name, account.limit, account.budgets)
+            account.budgets = TokenBudgets()
+        account.ghost.suspended_for = account.suspended_for
+        self._ledger.add(account)
+        self.ghosts.add(account.ghost)
+
+    def release(self, upstream: str) -> Account:
+        account = self._ledger.release(upstream)
+        account.ghost = self.ghosts.release(upstream)
+        return account
 
     def limit_changed(self) -> None:
-        self._ghosts.limit_changed()
+        self.ghosts.limit_changed()
+
+    def turns_away(self, request: AdmissionRequest) -> bool:
+        return self.ghosts.closed_by is not None and self.ghosts.turns_away(request)
 
     def snapshot(self) -> AdmissionSnapshot:
         """What really runs: over the limit, it may be, and nobody waits."""
-        ghosts = self._ghosts.snapshot()
+        ghosts = self.ghosts.snapshot()
         return AdmissionSnapshot(
             self._ledger.snapshot(), 0, ghosts.max_queue_depth, ghosts.draining
         )
@@ -126,8 +153,10 @@ class ShadowGate:
         return rejection
 
     def _give_back(self, ghost: Permit | Waiter | Rejected, permit: Permit, ending: Ending) -> None:
-        self._ledger.give_back(permit.claim)
+        is_ours = self._ledger.give_back(permit.claim)
         self._observer.released(permit, ending)
+        if not is_ours:
+            self._freed_elsewhere(permit.upstream)
         if isinstance(ghost, Permit):
             ghost.complete()
         elif not isinstance(ghost, Rejected):

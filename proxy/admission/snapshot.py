@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,30 @@ class UpstreamSnapshot:
     suspended: bool
     prefill_tokens: int = 0
     kv_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSnapshot:
+    """One tenant that has requests in flight or waiting. `in_flight` counts seats, `waiting`
+    requests; `weight` is its share beside the others."""
+
+    name: str
+    in_flight: int
+    waiting: int
+    weight: float
+
+
+class Demand(NamedTuple):
+    """What is needed of one upstream: seats `taken`, and seats for those `waiting` who may run as
+    soon as there is room. The first of them asks for `widest` seats and has waited `waited_s`."""
+
+    taken: int
+    waiting: int
+    widest: int
+    waited_s: float
+
+
+NO_DEMAND = Demand(0, 0, 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ class Waiter(asyncio.Future["Permit | Evicted"]):
         self._left(self)
         return True
 
+    def moves(self, width: int, left: Callable[[Waiter], None]) -> None:
+        """To another queue."""
+        self.width = width
+        self.bypass = None
+        self._left = left
+
     async def outcome(self) -> Permit | Evicted:
         """The permit or the eviction. Cancelled after the grant, it gives the seats on."""
         try:

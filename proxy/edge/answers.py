@@ -65,7 +65,11 @@ def whole_answer(answer: OwnAnswer, extra_headers: RawHeaders) -> WholeAnswer:
 
 async def send_answer(send: Send, answer: OwnAnswer, extra_headers: RawHeaders) -> None:
     """Sends head and body, complete."""
-    whole = whole_answer(answer, extra_headers)
+    await send_whole(send, whole_answer(answer, extra_headers))
+
+
+async def send_whole(send: Send, whole: WholeAnswer) -> None:
+    """The same of an answer that is no error."""
     await send(_start(whole))
     await send({"type": "http.response.body", "body": whole.body, "more_body": False})
 

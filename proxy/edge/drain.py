@@ -40,6 +40,11 @@ class Drain:
         if not self._running:
             self._idle.set()
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing runs any more, and nothing will: the process is about to end."""
+        return self.begun and (self._over or not self._running)
+
     async def finish(self, timeout_s: float) -> int:
         """Waits until nothing runs, at most `timeout_s`; then ends the rest.
 

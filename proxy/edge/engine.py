@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.upstream.address import UpstreamAddress
+    from proxy.upstream.errors import UpstreamError
     from proxy.upstream.port import Upstream
 
 
@@ -27,10 +28,15 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`authorization` replaces the client's at the engine; None lets the client's pass."""
+    """`authorization` replaces the client's at the engine; None lets the client's pass.
+
+    `report` is told what came of each gated exchange: None if it went well, else what failed; a
+    status of the engine's own that says so is one as well.
+    """
 
     name: str
     address: UpstreamAddress
     upstream: Upstream
     authorization: bytes | None
     state: Callable[[], EngineState]
+    report: Callable[[UpstreamError | int | None], None] = lambda _: None

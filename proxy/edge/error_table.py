@@ -46,7 +46,7 @@ def refused(
 ) -> OwnAnswer:
     """The answer to a request that the core turned away or evicted.
 
-    `engine_state` says in words why the engine cannot be used; asked where the reason needs it.
+    `engine_state` says in words why no engine can be used; asked where the reason needs it.
     """
     status, type_ = overload_status, ErrorType.SERVICE_UNAVAILABLE
     if facts.reason in _ALWAYS_503:
@@ -69,9 +69,11 @@ def _explain(facts: RefusalFacts, engine_state: Callable[[], str], retry_after_s
     load = _load(facts)
     waited = f"The request waited {facts.time_in_queue_s:.2f} s"
     again = _again(facts.may_retry, retry_after_s)
+    several = facts.upstreams > 1
     match facts.reason:
         case Reason.QUEUE_FULL:
-            return f"The engine is busy and the queue is full: {load}. {waited}; {again}"
+            busy = "The engines are busy" if several else "The engine is busy"
+            return f"{busy} and the queue is full: {load}. {waited}; {again}"
         case Reason.QUEUE_TIMEOUT:
             return f"No seat came free in time: {load}. {waited}, the longest it may; {again}"
         case Reason.DEADLINE_UNREACHABLE:
@@ -86,15 +88,17 @@ def _explain(facts: RefusalFacts, engine_state: Callable[[], str], retry_after_s
                 f"more than half full first attempts go before: {load}. {waited}; {again}"
             )
         case Reason.TENANT_LIMIT:
-            return f"This client uses its share of the engine: {load}. {waited}; {again}"
+            engines = "engines" if several else "engine"
+            return f"This client uses its share of the {engines}: {load}. {waited}; {again}"
         case Reason.DRAINING:
             return f"This gateway is shutting down and takes no new requests. {waited}; {again}"
         case Reason.UPSTREAM_UNAVAILABLE | Reason.UPSTREAM_STALLED:
-            return f"The engine cannot serve requests now: {engine_state()}. {waited}; {again}"
+            return f"No engine can serve the request now: {engine_state()}. {waited}; {again}"
 
 
 def _load(facts: RefusalFacts) -> str:
-    taken = f"{facts.in_flight} of {facts.limit} seats"
+    of_engines = f" of {facts.upstreams} engines" if facts.upstreams > 1 else ""
+    taken = f"{facts.in_flight} of {facts.limit} seats{of_engines}"
     if facts.kv_limit is not None:
         taken += f", {facts.kv_tokens} of {facts.kv_limit} KV tokens"
     if facts.prefill_limit is not None:

@@ -7,7 +7,7 @@ would cost a third of the throughput. What is neither forwarded nor refused fall
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from proxy.admission.outcome import Reason
@@ -22,7 +22,7 @@ from proxy.edge.token_meter import UsageReader
 from proxy.edge.visit import Visit
 from proxy.openai_api.measure import LARGE_BODY_BYTES, UnreadableBodyError, measure
 from proxy.telemetry.request_outcome import RequestOutcome
-from proxy.upstream.errors import UpstreamError
+from proxy.upstream.errors import UpstreamConnectError, UpstreamError
 from proxy.upstream.header_rules import has_field, request_headers, response_headers
 from proxy.upstream.port import UpstreamRequest
 
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
     from proxy.admission.controller import AdmissionController
     from proxy.admission.permit import Permit
+    from proxy.edge.affinity import Affinity
     from proxy.edge.client_watch import LateListeners
     from proxy.edge.doorman import Doorman
     from proxy.edge.drain import Drain
     from proxy.edge.engine import Engine
     from proxy.edge.entrance import WholeAnswer
     from proxy.edge.intake import Intake
+    from proxy.edge.open_routes import OpenRoutes
     from proxy.edge.records import Records
     from proxy.edge.responder import Responder
     from proxy.edge.token_meter import AnswerReader, TokenMeter
@@ -63,6 +65,8 @@ class Gateway:
     max_seats_per_request: int | None
     controller: AdmissionController
     engines: Mapping[str, Engine]
+    open_routes: OpenRoutes
+    affinity: Affinity
     drain: Drain
     responder: Responder
     records: Records
@@ -131,9 +135,11 @@ class Gateway:
                     request = await self._admission_request(visit, body)
                     visit.asked_at = self.clock()
                     async with self.controller.admit(request) as permit:
-                        await self._use(permit, visit, watch, body)
+                        is_seen = await self._use(permit, visit, watch, body)
+                    if not is_seen:
+                        await self._move(request, visit, watch, body)
                 else:
-                    await self._exchange(visit, watch, next(iter(self.engines)), body)
+                    await self._pass(visit, watch, body)
             finally:
                 self.drain.leave(watch)
 
@@ -188,31 +194,69 @@ class Gateway:
             tenant=visit.headers.tenant,
             priority=visit.headers.priority,
             attempt=visit.headers.attempt,
+            model=measured.model,
+            affinity=self.affinity(visit.headers, body),
         )
+
+    async def _pass(self, visit: Visit, watch: ClientWatch, body: bytes | bytearray) -> None:
+        """What takes no seat."""
+        page = self.open_routes.page(visit)
+        if page is None:
+            engine = await self.open_routes.engine(visit, body)
+            await self._exchange(visit, watch, engine, body)
+        else:
+            watch.stop_listening()
+            await self.responder.give(visit, page)
 
     # From the permit to the last byte ----------------------------------------------------------
 
     async def _use(
-        self, permit: Permit, visit: Visit, watch: ClientWatch, body: bytes | bytearray
-    ) -> None:
-        visit.time_in_queue_s = permit.time_in_queue_s
+        self,
+        permit: Permit,
+        visit: Visit,
+        watch: ClientWatch,
+        body: bytes | bytearray,
+        *,
+        may_move: bool = True,
+    ) -> bool:
+        """False when the engine could not even be connected to and others are there: it has seen
+        nothing of the request."""
+        visit.time_in_queue_s = (visit.time_in_queue_s or 0.0) + permit.time_in_queue_s
         is_complete = False
+        engine = self.engines[permit.upstream]
         answer = visit.relay.followed_by = self._reader_for(visit, permit)
         try:
-            await self._exchange(visit, watch, permit.upstream, body)
+            await self._exchange(visit, watch, engine, body)
             is_complete = True
-        except UpstreamError:
+        except UpstreamError as error:
+            # Before the seat is free, which the next would get in an engine that is to be left.
+            engine.report(error)
             permit.drop()
+            unseen = isinstance(error, UpstreamConnectError)
+            if unseen and may_move and self.controller.is_replaceable(engine.name):
+                return False
             raise
         finally:
             # Also when the client has left: the engine has counted the prompt. Not when the engine
             # refused the request: it has read none. (What broke off later is OK by its status.)
             if answer is not None and visit.outcome is RequestOutcome.OK:
                 visit.usage = answer.ended(is_complete)
+        engine.report(visit.status if visit.status >= 500 else None)
         if visit.outcome in _ENGINE_FAILED:
             permit.drop()
         else:
             permit.complete()
+        return True
+
+    async def _move(
+        self, request: AdmissionRequest, visit: Visit, watch: ClientWatch, body: bytes | bytearray
+    ) -> None:
+        """To another engine, in the queue's order; each that fails is taken out by then."""
+        request = replace(request, readmitted=True)
+        for left in reversed(range(max(len(self.engines) - 1, 1))):
+            async with self.controller.admit(request) as permit:
+                if await self._use(permit, visit, watch, body, may_move=left > 0):
+                    return
 
     def _reader_for(self, visit: Visit, permit: Permit) -> AnswerReader | None:
         if self.token_meter is not None:
@@ -220,10 +264,9 @@ class Gateway:
         return UsageReader() if self.reads_usage else None
 
     async def _exchange(
-        self, visit: Visit, watch: ClientWatch, upstream: str, body: bytes | bytearray
+        self, visit: Visit, watch: ClientWatch, engine: Engine, body: bytes | bytearray
     ) -> None:
-        visit.upstream = upstream
-        engine = self.engines[upstream]
+        visit.upstream = engine.name
         async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
             visit.engine_answered(response.status)
             headers = self._answer_headers(visit, response)

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from proxy.edge.drain import Drain
     from proxy.edge.engine import Engine, EngineState
@@ -34,19 +34,17 @@ def health_router(engines: Mapping[str, Engine], drain: Drain) -> APIRouter:
         if drain.begun:
             return _not_ready("draining: this gateway is shutting down", states)
         if not any(state.ready for state in states.values()):
-            return _not_ready("; ".join(_reasons(states)), states)
+            return _not_ready(_trouble(states), states)
         return JSONResponse({"status": "ready", "engines": _described(states)})
 
     return router
 
 
-def engine_trouble(engines: Mapping[str, Engine]) -> Callable[[], str]:
-    """Says, when called, why the engines cannot be used."""
-
-    def trouble() -> str:
-        return "; ".join(_reasons({name: engine.state() for name, engine in engines.items()}))
-
-    return trouble
+def engine_trouble(
+    serving: Callable[[str | None], Iterable[Engine]],
+) -> Callable[[str | None], str]:
+    """Says, when called with a model, why the engines that serve it cannot be used."""
+    return lambda model: _trouble({engine.name: engine.state() for engine in serving(model)})
 
 
 def _not_ready(reason: str, states: Mapping[str, EngineState]) -> JSONResponse:
@@ -54,8 +52,10 @@ def _not_ready(reason: str, states: Mapping[str, EngineState]) -> JSONResponse:
     return JSONResponse(body, status_code=503)
 
 
-def _reasons(states: Mapping[str, EngineState]) -> list[str]:
-    return [f"{name}: {state.reason}" for name, state in states.items() if not state.ready]
+def _trouble(states: Mapping[str, EngineState]) -> str:
+    if not states:
+        return "no engine is known"
+    return "; ".join(f"{name}: {state.reason}" for name, state in states.items() if not state.ready)
 
 
 def _described(states: Mapping[str, EngineState]) -> dict[str, dict[str, object]]:

@@ -26,9 +26,9 @@ def public_app(health: APIRouter) -> FastAPI:
     return _bare_app([health])
 
 
-def admin_app(health: APIRouter, metrics: Metrics) -> FastAPI:
-    """/healthz, /readyz and /metrics."""
-    app = _bare_app([health])
+def admin_app(health: APIRouter, metrics: Metrics, status: APIRouter) -> FastAPI:
+    """/healthz, /readyz, /metrics and /status."""
+    app = _bare_app([health, status])
 
     @app.get("/metrics")
     async def metrics_page(request: Request) -> Response:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.admission.outcome import Reason
+    from proxy.edge.status.recent_refusals import RecentRefusals
     from proxy.edge.visit import Visit
     from proxy.telemetry.metrics import Metrics, RouteMetrics
 
@@ -29,11 +30,13 @@ class Records:
         route_names: Sequence[str],
         sinks: Sequence[RecordSink],
         wall_clock: Callable[[], float],
+        refusals: RecentRefusals,
     ) -> None:
         self._routes: dict[str, RouteMetrics] = {name: metrics.route(name) for name in route_names}
         self._metrics = metrics
         self._sinks = tuple(sinks)
         self._wall_clock = wall_clock
+        self._refusals = refusals
 
     def arrived(self, visit: Visit) -> None:
         """A gated request is here; counted before anything is decided about it."""
@@ -49,10 +52,13 @@ class Records:
         first_byte_at = visit.relay.first_byte_at
         ttfb_s = None if first_byte_at is None else first_byte_at - visit.arrived_at
         self._routes[visit.route.name].finished(visit.outcome, duration_s, ttfb_s)
-        if self._sinks:
+        is_wanted = self._refusals.wants(visit.outcome, now)
+        if self._sinks or is_wanted:
             record = self._record(visit, duration_s, ttfb_s)
             for sink in self._sinks:
                 sink.write(record)
+            if is_wanted:
+                self._refusals.note(record, now)
 
     def _record(self, visit: Visit, duration_s: float, ttfb_s: float | None) -> RequestRecord:
         usage = visit.usage

@@ -46,20 +46,29 @@ class RequestHeaders:
     asks_preflight: bool = False
     priority: Priority = Priority.NORMAL
     tenant: str = ""
+    session: bytes = b""
     fault: str = ""
 
 
 class HeaderReader:
-    """Reads the headers whose names are fixed, and those two whose names are settings."""
+    """Reads the headers whose names are fixed, and those three whose names are settings."""
 
     __slots__ = ("_readers",)
 
-    def __init__(self, priority_header: str = "x-sluice-priority", tenant_header: str = "") -> None:
-        """Names in lower case; without a `tenant_header` no tenant is read."""
+    def __init__(
+        self,
+        priority_header: str = "x-sluice-priority",
+        tenant_header: str = "",
+        session_header: str = "",
+    ) -> None:
+        """Names in lower case; without a `tenant_header` no tenant is read, nor a session without
+        a `session_header`."""
         self._readers = dict(_READERS)
         self._readers[priority_header.encode()] = partial(_read_priority, priority_header)
         if tenant_header:
             self._readers[tenant_header.encode()] = _read_tenant
+        if session_header:
+            self._readers[session_header.encode()] = _read_session
 
     def read(self, headers: RawHeaders) -> RequestHeaders:
         """One pass over the raw pairs (names in lower case).
@@ -143,6 +152,10 @@ def _read_priority(header: str, found: RequestHeaders, value: bytes) -> None:
 
 def _read_tenant(found: RequestHeaders, value: bytes) -> None:
     found.tenant = value[:_LONGEST_TENANT].decode("latin-1").strip()
+
+
+def _read_session(found: RequestHeaders, value: bytes) -> None:
+    found.session = value
 
 
 def _read_preflight(found: RequestHeaders, _value: bytes) -> None:

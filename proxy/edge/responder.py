@@ -15,11 +15,13 @@ from proxy.edge.answers import (
     Refusal,
     send_answer,
     send_answer_and_linger,
+    send_whole,
     server_timing,
     whole_answer,
 )
 from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import Interrupted, Interruption
+from proxy.edge.entrance import WholeAnswer
 from proxy.edge.intake import IntakeFullError
 from proxy.edge.routes import Access
 from proxy.openai_api.sse import error_event
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from proxy.admission.retry_after import RetryAfter
     from proxy.edge.answers import RawHeaders
-    from proxy.edge.entrance import WholeAnswer
     from proxy.edge.visit import Visit
 
 _log = logging.getLogger("sluice.gateway")
@@ -43,8 +44,8 @@ _LINGER_S = 2.0
 class Responder:
     """`retry_after` gives a fresh, jittered value for an expected wait in seconds; `invite_back`
     says whether a client that the core has not judged may be told to come back;
-    `engine_state` says in words why the engine cannot be used; `draining` whether we are leaving;
-    `shed` counts a refusal that the admission controller did not make.
+    `engine_state` says in words why the engines of a model cannot be used; `draining` whether we
+    are leaving; `shed` counts a refusal that the admission controller did not make.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Responder:
         write_timeout_s: float,
         retry_after: Callable[[float], RetryAfter],
         invite_back: Callable[[], bool],
-        engine_state: Callable[[], str],
+        engine_state: Callable[[str | None], str],
         draining: Callable[[], bool],
         shed: Callable[[Reason], None],
     ) -> None:
@@ -69,6 +70,18 @@ class Responder:
     def retry_headers(self, expected_wait_s: float = math.inf) -> list[tuple[bytes, bytes]]:
         """Retry-After in both units, jittered; by default for a wait that nobody can tell."""
         return error_table.retry_headers(self._retry_after(expected_wait_s))
+
+    async def give(self, visit: Visit, page: bytes) -> None:
+        """A page of JSON that the gateway has and no engine is asked for."""
+        visit.engine_answered(200)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(page)),
+            (b"x-request-id", visit.headers.request_id),
+        ]
+        if self._draining():
+            headers.append(CLOSE)
+        await send_whole(visit.send, WholeAnswer(200, headers, page))
 
     async def respond(self, visit: Visit, error: Exception) -> None:
         """Answers for whatever ended the request's way. Any exception may come here."""
@@ -106,12 +119,15 @@ class Responder:
         if isinstance(error, Refusal):
             return error.answer, RequestOutcome.REJECTED
         facts = error.facts
+        if visit.time_in_queue_s:  # it had a seat before, in an engine that was gone
+            waited_s = visit.time_in_queue_s + facts.time_in_queue_s
+            facts = facts._replace(time_in_queue_s=waited_s)
         visit.time_in_queue_s = facts.time_in_queue_s
         answer = error_table.refused(
             facts,
             self._overload_status,
             self._retry_after(facts.expected_wait_s),
-            self._engine_state,
+            lambda: self._engine_state(visit.measured.model),
         )
         return answer, RequestOutcome.SHED
 

@@ -70,7 +70,6 @@ _GATED_WHEN_EXPOSED: Mapping[tuple[str, bytes], tuple[str, RequestShape]] = {
 }
 
 _OPEN: Iterable[tuple[str, bytes, str]] = (
-    ("GET", b"/v1/models", "models"),
     ("GET", b"/version", "version"),
     ("POST", b"/tokenize", "tokenize"),
     ("POST", b"/detokenize", "detokenize"),
@@ -82,12 +81,17 @@ _OPEN: Iterable[tuple[str, bytes, str]] = (
     ("POST", b"/cohere/v2/chat/render", "render"),
 )
 
+MODELS = Route("models", Access.OPEN)
+"""The list of all models, which may be the gateway's to make."""
+
 _MODEL = Route("model", Access.OPEN)
 _RESPONSE = Route("response", Access.OPEN)
 _RESPONSE_CANCEL = Route("response_cancel", Access.OPEN)
 _PREFLIGHT = Route("preflight", Access.OPEN)
 
-_MODEL_PREFIX = b"/v1/models/"
+MODEL_PREFIX = b"/v1/models/"
+"""What follows it is the name of a model."""
+
 _RESPONSE_PREFIX = b"/v1/responses/"
 _CANCEL_SUFFIX = b"/cancel"
 
@@ -111,7 +115,7 @@ class RouteTable:
 
     @classmethod
     def build(cls, expose: Iterable[tuple[str, str]] = ()) -> RouteTable:
-        table: dict[bytes, dict[str, Route]] = {}
+        table: dict[bytes, dict[str, Route]] = {b"/v1/models": {"GET": MODELS}}
         for path, (name, shape) in _GATED_POST.items():
             table[path] = {"POST": Route(name, Access.GATED, shape)}
         for method, path, name in _OPEN:
@@ -155,9 +159,9 @@ class RouteTable:
 
 
 def _methods_of_path_with_id(raw_path: bytes) -> Mapping[str, Route] | None:
-    if raw_path.startswith(_MODEL_PREFIX):
+    if raw_path.startswith(MODEL_PREFIX):
         # Model names hold slashes ("org/name"); clients send them encoded or plain.
-        return {"GET": _MODEL} if _is_contained(raw_path[len(_MODEL_PREFIX) :]) else None
+        return {"GET": _MODEL} if _is_contained(raw_path[len(MODEL_PREFIX) :]) else None
     if raw_path.startswith(_RESPONSE_PREFIX):
         rest = raw_path[len(_RESPONSE_PREFIX) :]
         if rest.endswith(_CANCEL_SUFFIX):

@@ -46,14 +46,14 @@ class UsageReader:
 class TokenMeter:
     """`model_len` gives the longest request that the engine takes, in tokens, once it is known.
 
-    `answered` is called with every request whose prompt the engine has read, and with the usage
-    that it told, if it did.
+    `answered` is called with every request whose prompt an engine has read, with the name of that
+    engine, and with the usage that it told, if it did.
     """
 
     def __init__(
         self,
         model_len: Callable[[], int | None],
-        answered: Callable[[Measured, Usage | None], None],
+        answered: Callable[[str, Measured, Usage | None], None],
     ) -> None:
         self.estimate = TokenEstimate()
         self._model_len = model_len
@@ -78,10 +78,12 @@ class TokenMeter:
         """For one answer, from its first byte to its last."""
         return FollowedAnswer(self, measured, permit)
 
-    def learn(self, measured: Measured, usage: Usage | None, is_complete: bool) -> None:
+    def learn(
+        self, upstream: str, measured: Measured, usage: Usage | None, is_complete: bool
+    ) -> None:
         if is_complete and usage is not None:
             self.estimate.learn(measured, usage)
-        self._answered(measured, usage)
+        self._answered(upstream, measured, usage)
 
 
 class FollowedAnswer:
@@ -106,5 +108,5 @@ class FollowedAnswer:
         if not self._has_begun:
             return None
         usage = self._tail.usage() if is_complete else None
-        self._meter.learn(self._measured, usage, is_complete)
+        self._meter.learn(self._permit.upstream, self._measured, usage, is_complete)
         return usage

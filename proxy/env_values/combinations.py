@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+    from pathlib import Path
 
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
@@ -26,6 +27,14 @@ def limit_problems(max_num_seqs: int | None, max_in_flight: int) -> Iterator[str
         yield (
             f"SLUICE_MAX_IN_FLIGHT={max_in_flight}: must be below "
             f"SLUICE_MAX_NUM_SEQS={max_num_seqs}, or requests pile up in the engine's own queue"
+        )
+
+
+def upstream_problems(urls_are_given: bool, upstreams_file: Path | None) -> Iterator[str]:
+    if urls_are_given and upstreams_file is not None:
+        yield (
+            f"SLUICE_UPSTREAMS_FILE={upstreams_file}: names the engines in place of "
+            "SLUICE_UPSTREAM_URLS, which is set too; unset one of them"
         )
 
 

@@ -6,17 +6,12 @@ from __future__ import annotations
 def split_urls(value: object) -> tuple[str, ...]:
     """The URLs of a comma-separated text, as written but for blanks around them.
 
-    Raises ValueError when there is not exactly one: several upstreams are not there yet.
+    Raises ValueError when there is none.
     """
     items = value if isinstance(value, (list, tuple)) else (value,)
     urls = tuple(url.strip() for item in items for url in str(item).split(",") if url.strip())
     if not urls:
         raise ValueError("must be a base URL such as http://127.0.0.1:8000")
-    if len(urls) > 1:
-        raise ValueError(
-            f"names {len(urls)} engines, and this version takes exactly one; "
-            "several upstreams arrive in a later version"
-        )
     return urls
 
 

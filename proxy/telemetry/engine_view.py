@@ -11,6 +11,7 @@ class EngineView:
 
     `running` and `waiting` count requests inside the engine, `kv_cache_usage` goes from 0 to 1,
     `metrics_age_s` is the time in seconds since the engine's own metrics were last read.
+    `taken_out`: it gets nothing, or one request at a time to try it, because requests failed there.
     """
 
     up: bool | None = None
@@ -19,3 +20,4 @@ class EngineView:
     waiting: float | None = None
     kv_cache_usage: float | None = None
     metrics_age_s: float | None = None
+    taken_out: bool | None = None

@@ -36,6 +36,22 @@ class DistributionSnapshot:
     def count(self) -> int:
         return self.buckets[-1][1]
 
+    def quantile_since(self, before: DistributionSnapshot, q: float) -> float | None:
+        """Of what was observed since `before`, by linear interpolation inside of a bucket as
+        Prometheus does it; None if that is nothing. What is above the last bound counts as it."""
+        rank = q * (self.count - before.count)
+        if rank <= 0:
+            return None
+        lower, below = 0.0, 0
+        for (bound, count), (_, count_before) in zip(self.buckets, before.buckets, strict=True):
+            upto = count - count_before
+            if bound == "+Inf":
+                break
+            if upto >= rank:
+                return lower + (float(bound) - lower) * (rank - below) / (upto - below)
+            lower, below = float(bound), upto
+        return lower
+
 
 class Distribution:
     """A histogram over ascending upper bounds; a value equal to a bound belongs to it."""

@@ -19,6 +19,7 @@ from proxy import __version__
 from proxy.admission.outcome import Reason
 from proxy.telemetry.instruments import Distribution, Tally
 from proxy.telemetry.request_outcome import RequestOutcome
+from proxy.telemetry.totals import Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,6 +99,11 @@ UP = Declaration("sluice_upstream_up", "1 if the engine answers its health check
 STALLED = Declaration(
     "sluice_upstream_stalled", "1 if the engine holds work and makes no progress.", ("upstream",)
 )
+TAKEN_OUT = Declaration(
+    "sluice_upstream_taken_out",
+    "1 while the engine gets nothing, or one request to try it, because requests failed there.",
+    ("upstream",),
+)
 METRICS_AGE = Declaration(
     "sluice_upstream_metrics_age_seconds",
     "Age of the engine's figures below.",
@@ -159,11 +165,11 @@ class Metrics:
         routes: Iterable[str],
         admission: Callable[[], AdmissionSnapshot],
         engines: Callable[[], Mapping[str, EngineView]],
-        binding_limit: Callable[[], str],
+        binding_limit: Callable[[], str | None],
         token_estimate_error: Callable[[], float | None] | None = None,
     ) -> None:
         """`routes` is the closed set of route names; the others are asked at every scrape and must
-        answer at once: `engines` by upstream name, `binding_limit` its name. Without a
+        answer at once: `engines` by upstream name, `binding_limit` its name, if any. Without a
         `token_estimate_error` no tokens are counted, and none shown."""
         self._admission = admission
         self._engines = engines
@@ -211,6 +217,17 @@ class Metrics:
     def would_shed(self, reason: Reason) -> None:
         self._shadow_sheds[reason].count += 1
 
+    def totals(self) -> Totals:
+        first, retries = (tally.count for tally in self._arrivals)
+        counts = [route.counts() for route in self._routes.values()]
+        return Totals(
+            arrivals=first + retries,
+            retries=retries,
+            ok=sum(by_outcome.get(RequestOutcome.OK, 0) for by_outcome in counts),
+            shed_by_reason={reason.value: tally.count for reason, tally in self._sheds.items()},
+            waits=self._admitted.snapshot(),
+        )
+
     # The page
 
     def page(self, accept: str = "") -> tuple[bytes, str]:
@@ -247,7 +264,8 @@ class Metrics:
         yield _gauge(QUEUE_DEPTH, [((), now.queue_depth)])
         yield _gauge(MAX_QUEUE_DEPTH, [((), now.max_queue_depth)])
         yield _gauge(DRAINING, [((), now.draining)])
-        yield _gauge(BINDING_LIMIT, [((self._binding_limit(),), 1)])
+        binding = self._binding_limit()
+        yield _gauge(BINDING_LIMIT, [] if binding is None else [((binding,), 1)])
         if self._token_estimate_error is not None:
             yield from self._collect_tokens(now, self._token_estimate_error())
 
@@ -261,6 +279,7 @@ class Metrics:
         engines = self._engines()
         yield _gauge(UP, _known(engines, lambda engine: engine.up))
         yield _gauge(STALLED, _known(engines, lambda engine: engine.stalled))
+        yield _gauge(TAKEN_OUT, _known(engines, lambda engine: engine.taken_out))
         yield _gauge(METRICS_AGE, _known(engines, lambda engine: engine.metrics_age_s))
         yield _gauge(ENGINE_RUNNING, _known(engines, lambda engine: engine.running))
         yield _gauge(ENGINE_WAITING, _known(engines, lambda engine: engine.waiting))

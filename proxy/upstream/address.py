@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
@@ -21,13 +21,20 @@ _API_ROOT = "/v1"
 class UpstreamAddress:
     """One engine's address. `host` is bare (an IPv6 address without brackets), `prefix` is the
     path in front of the engine's own routes ("" when it is served at the root), `authority` is
-    the Host header: the port is left out when the scheme implies it."""
+    the Host header: the port is left out when the scheme implies it.
+
+    `ip` is where to connect to in place of looking `host` up, which stays the name in the Host
+    header and the one that a certificate must have. An engine that is one of several behind the
+    same URL has the `ip` in its name.
+    """
 
     scheme: str
     host: str
     port: int
     prefix: bytes
     authority: bytes
+    ip: str = ""
+    is_one_of_several: bool = False
 
     @classmethod
     def parse(cls, url: str) -> Self:
@@ -54,13 +61,33 @@ class UpstreamAddress:
     def is_tls(self) -> bool:
         return self.scheme == "https"
 
+    @property
+    def connects_to(self) -> str:
+        """What a socket is opened to: an IP address, or a name that is looked up then."""
+        return self.ip or self.host
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority.decode()}{self.prefix.decode()}"
+
+    @property
+    def peer(self) -> str:
+        """Who it is that we talk to, for messages."""
+        return self.authority.decode() + (f"#{self.ip}" if self.ip else "")
+
+    def at(self, ip: str, *, one_of_several: bool = False) -> Self:
+        """The same URL, served at this IP address."""
+        return replace(self, ip=ip, is_one_of_several=one_of_several)
+
     def target(self, raw_path: bytes, query: bytes = b"") -> bytes:
         """The request target for a path as the client sent it; nothing in it is normalized."""
         path = self.prefix + raw_path
         return b"%b?%b" % (path, query) if query else path
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.authority.decode()}{self.prefix.decode()}"
+        """The engine's name: its URL, and where that is not enough, which of them it is. No URL
+        has a # (parse() refuses it), so the name cannot be another's."""
+        return f"{self.url}#{self.ip}" if self.is_one_of_several else self.url
 
 
 def _split(url: str) -> SplitResult:

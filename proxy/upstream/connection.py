@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
         on_unusable: Callable[[Connection], None],
     ) -> None:
         self._loop = loop
-        self._peer = peer
+        self.peer = peer
         self._timeouts = timeouts
         self._on_unusable = on_unusable
         self._wire: asyncio.Transport | None = None
@@ -256,7 +256,7 @@ class Connection(asyncio.Protocol):
         self.abort(UpstreamTimeoutError(self._says(what)))
 
     def _says(self, what: str) -> str:
-        return f"engine at {self._peer}: {what}"
+        return f"engine at {self.peer}: {what}"
 
     # What the event loop calls.
 

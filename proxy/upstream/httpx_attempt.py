@@ -34,8 +34,13 @@ class Attempt:
     """
 
     def __init__(
-        self, request: UpstreamRequest, origin: httpx.URL, timeouts: UpstreamTimeouts
+        self,
+        request: UpstreamRequest,
+        origin: httpx.URL,
+        timeouts: UpstreamTimeouts,
+        server_name: str | None = None,
     ) -> None:
+        """`server_name` is what TLS asks for where the origin's host is a bare IP address."""
         self._timeouts = timeouts
         self.is_fresh = False
         self._stream: NetworkStream | None = None
@@ -58,7 +63,11 @@ class Attempt:
                 for name, value in [*request.headers, *framing_fields(request)]
             ],
             stream=_Slices(request.body),
-            extensions={"timeout": self._limits, "trace": self._trace},
+            extensions={
+                "timeout": self._limits,
+                "trace": self._trace,
+                **({"sni_hostname": server_name} if server_name else {}),
+            },
         )
         self.request.url = _ExactUrl(origin, request.target)
 

@@ -38,7 +38,7 @@ from proxy.upstream.errors import (
     UpstreamTimeoutError,
 )
 from proxy.upstream.httpx_attempt import Attempt, shut_down
-from proxy.upstream.pool import IDLE_EXPIRY_S
+from proxy.upstream.pool import IDLE_EXPIRY_S, IDLE_RACE_S
 from proxy.upstream.port import UpstreamTimeouts, pass_by_reading
 from proxy.upstream.request_sender import encode_head
 from proxy.upstream.response_head import MAX_HEAD_BYTES, head_size, violation_of_head
@@ -71,18 +71,26 @@ class HttpxUpstream:
         proxy: str | None = None,
     ) -> None:
         self._timeouts = timeouts or UpstreamTimeouts()
-        self._peer = address.authority.decode()
+        self.move(address)
         context = ssl_context or _default_context(is_tls=address.is_tls)
         self._kept = _transport(context, proxy, idle_expiry_s, max_idle=None)
         # Keeps no connection, so that a re-send always gets a fresh one.
         self._unkept = _transport(context, proxy, idle_expiry_s, max_idle=0)
-        self._origin = httpx.URL(f"{address.scheme}://{self._peer}/")
         self._closings: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def exchange(self, request: UpstreamRequest) -> HttpxExchange:
         """See Upstream.exchange."""
         return HttpxExchange(self, request)
+
+    def move(self, address: UpstreamAddress) -> None:
+        """See Upstream.move. httpx keeps connections by origin, so those to another rest unused
+        until they expire."""
+        self._peer = address.peer
+        self._origin = httpx.URL(
+            scheme=address.scheme, host=address.connects_to, port=address.port, path="/"
+        )
+        self._server_name = address.host if address.ip else None
 
     async def aclose(self) -> None:
         """See Upstream.aclose."""
@@ -99,14 +107,25 @@ class HttpxUpstream:
         if self._is_closed:
             raise UpstreamConnectError(self._says("the client is closed"))
         encode_head(request)  # raises ValueError for what must not reach the wire
-        attempt = Attempt(request, self._origin, self._timeouts)
+        attempt = self._attempt(request)
+        asked_at = asyncio.get_running_loop().time()
         try:
             return await self._send(attempt, self._kept, total_at)
-        except UpstreamClosedError:
+        except UpstreamClosedError as error:
             if attempt.is_fresh:
                 raise
-        attempt = Attempt(request, self._origin, self._timeouts)
-        return await self._send(attempt, self._unkept, total_at)
+            closed = error
+        may_be_read = asyncio.get_running_loop().time() - asked_at > IDLE_RACE_S
+        attempt = self._attempt(request)
+        try:
+            return await self._send(attempt, self._unkept, total_at)
+        except UpstreamConnectError as error:
+            if may_be_read:
+                raise closed from error
+            raise
+
+    def _attempt(self, request: UpstreamRequest) -> Attempt:
+        return Attempt(request, self._origin, self._timeouts, self._server_name)
 
     async def _send(
         self, attempt: Attempt, transport: httpx.AsyncHTTPTransport, total_at: float

@@ -7,7 +7,9 @@ Requests are never pipelined.
 A request is sent a second time in one case only: a reused connection died before any byte of a
 response, as happens when the engine closes an idle connection just as we write to it. The second
 try goes over a fresh connection and is the last. An engine that received the first request and
-closed on purpose sees it twice.
+closed on purpose sees it twice. When there is no fresh connection to be had, it was the engine that
+died, and unless it did so in the moment in which it was asked, the request may have been read: the
+error then says that it closed, not that nobody could connect, as of a request that nobody has seen.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 # that is being closed. (When it happens all the same, the request is sent once more.)
 IDLE_EXPIRY_S = 3.0
 
+# The close of an idle connection meets a request within a round trip. An engine that dies of what
+# it was asked takes longer: a step, and then the end of its processes.
+IDLE_RACE_S = 0.1
+
 
 class ConnectionPool:
     """An Upstream over own connections. Belongs to the event loop that first uses it.
@@ -52,7 +58,7 @@ class ConnectionPool:
         self._address = address
         self._timeouts = timeouts or UpstreamTimeouts()
         self._idle_expiry_s = idle_expiry_s
-        self._peer = address.authority.decode()
+        self._peer = address.peer
         self._ssl_context = None
         if address.is_tls:
             self._ssl_context = ssl_context or _default_context()
@@ -69,6 +75,13 @@ class ConnectionPool:
     def exchange(self, request: UpstreamRequest) -> Exchange:
         """See Upstream.exchange."""
         return Exchange(self, request)
+
+    def move(self, address: UpstreamAddress) -> None:
+        """See Upstream.move."""
+        self._address = address
+        self._peer = address.peer
+        for connection in list(self._idle):
+            connection.abort()
 
     async def aclose(self) -> None:
         """Closes every connection; exchanges under way fail with UpstreamClosedError."""
@@ -102,18 +115,22 @@ class ConnectionPool:
             loop = self._running_loop()
             total_s = self._timeouts.total_s
             total_at = inf if total_s is None else loop.time() + total_s
-            connection = self._take_idle(loop.time())
+            asked_at = loop.time()
+            connection = self._take_idle(asked_at)
+            closed = None
             if connection is not None:
                 self._reused += 1
                 try:
                     await connection.ask(request, total_at)
-                except UpstreamClosedError:
+                except UpstreamClosedError as error:
                     if connection.has_answered:
                         raise
                     self._resent += 1
+                    if loop.time() - asked_at > IDLE_RACE_S:
+                        closed = error
                 else:
                     return connection
-            connection = await self._connect(loop, total_at)
+            connection = await self._connect(loop, total_at, closed)
             await connection.ask(request, total_at)
         except BaseException:
             self._in_use -= 1
@@ -123,7 +140,8 @@ class ConnectionPool:
     def give_back(self, connection: Connection) -> None:
         """Keeps the connection for the next request, or aborts it when it cannot serve one."""
         self._in_use -= 1
-        if self._is_closed or not connection.is_reusable:
+        has_moved = connection.peer != self._peer
+        if self._is_closed or has_moved or not connection.is_reusable:
             connection.abort()
             return
         connection.rest()
@@ -140,7 +158,13 @@ class ConnectionPool:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop, total_at: float) -> Connection:
+    async def _connect(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        total_at: float,
+        closed: UpstreamClosedError | None,
+    ) -> Connection:
+        """Raises `closed` where there is one, when it fails."""
         connection = Connection(loop, self._peer, self._timeouts, self._forget)
         limit_s = min(self._timeouts.connect_s, total_at - loop.time())
         try:
@@ -148,6 +172,8 @@ class ConnectionPool:
                 await self._establish(loop, connection)
         except (OSError, UnicodeError, ssl.CertificateError) as error:
             connection.abort()
+            if closed is not None:
+                raise closed from error
             reason = f"no connection within {limit_s:.3g} s" if timeout.expired() else _said(error)
             raise UpstreamConnectError(f"engine at {self._peer}: {reason}") from error
         except BaseException:
@@ -159,9 +185,10 @@ class ConnectionPool:
         return connection
 
     async def _establish(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
-        await loop.create_connection(lambda: connection, self._address.host, self._address.port)
+        address = self._address
+        await loop.create_connection(lambda: connection, address.connects_to, address.port)
         if self._ssl_context is not None:
-            await connection.secure(self._ssl_context, self._address.host)
+            await connection.secure(self._ssl_context, address.host)
         if self._is_closed:
             raise ConnectionAbortedError("the pool is closed")
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from proxy.upstream.address import UpstreamAddress
+
 RawHeaders = list[tuple[bytes, bytes]]
 Take = Callable[[bytes, bool], bool]
 Room = Callable[[], Awaitable[None]]
@@ -98,6 +100,10 @@ class Upstream(Protocol):
         the connection at once, which is what makes vLLM abort the request. Entering raises
         UpstreamError; when it is cancelled the connection is closed too.
         """
+
+    def move(self, address: UpstreamAddress) -> None:
+        """The engine's URL is served at another IP address now: that is where new connections go.
+        Exchanges under way end where they are."""
 
     async def aclose(self) -> None:
         """Closes every connection, those in use too."""

@@ -43,12 +43,14 @@ async def inspect_engine(
     root_url: str,
     api_key: str | None = None,
     *,
+    ip: str = "",
     timeout_s: float = 5.0,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> EngineReport:
-    """Never raises for what the engine does. `root_url` is without /v1 and without trailing slash;
-    `timeout_s` limits each of the four questions."""
-    async with Probe(root_url, api_key, transport) as probe:
+    """Never raises for what the engine does. `root_url` is without /v1 and without trailing slash,
+    `ip` where to connect to in place of looking up its host; `timeout_s` limits each of the four
+    questions."""
+    async with Probe(root_url, api_key, transport, ip=ip) as probe:
         answer = await probe.get("/health", timeout_s)
         health = judge_health(Health(), answer, api_key is not None)
         if not health.up:

@@ -16,7 +16,12 @@ from proxy.vllm.health import Health, accepted, judge_health, judge_key
 from proxy.vllm.metrics_page import EngineMetrics, parse_metrics_page
 from proxy.vllm.probe import Answer, NoAnswer, Probe
 from proxy.vllm.saturation import Reading, saturation_between
-from proxy.vllm.served_models import MAX_MODELS_BYTES, longest_model_len, served_models
+from proxy.vllm.served_models import (
+    MAX_MODELS_BYTES,
+    ServedModel,
+    longest_model_len,
+    served_models,
+)
 from proxy.vllm.stall import Progress, judge_progress, without_page
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ _METRICS_TIMEOUT_S = 2.0
 # vLLM's page has 50 kB for each engine behind it.
 _MAX_PAGE_BYTES = 4 * 1024 * 1024
 _KEY_CHECK_INTERVAL_S = 10.0
-_MODELS_INTERVAL_S = 30.0
+_MODELS_INTERVAL_S = 10.0
 _NO_METRICS = EngineMetrics()
 
 
@@ -45,9 +50,9 @@ class EngineStatus:
     `up` is None until it has shown either. `stalled`: it is up and makes no progress. `ready`: it
     is up, makes progress and takes our key. `reason` is the latest finding in words. `metrics` are
     the last that were read, `metrics_age_s` seconds ago; both None when there are none, or none of
-    this run of the engine. `model_len`: tokens of the longest request that any of its models takes,
-    once that is known. `saturation` is what the latest two pages say together; None when the
-    latest poll brought no page, or the first.
+    this run of the engine. `models`: what it serves, empty until that is known; `model_len`: tokens
+    of the longest request that any of them takes. `saturation` is what the latest two pages say
+    together; None when the latest poll brought no page, or the first.
     """
 
     up: bool | None
@@ -56,8 +61,12 @@ class EngineStatus:
     metrics: EngineMetrics | None
     metrics_age_s: float | None
     stalled: bool = False
-    model_len: int | None = None
+    models: tuple[ServedModel, ...] = ()
     saturation: Saturation | None = None
+
+    @property
+    def model_len(self) -> int | None:
+        return longest_model_len(self.models)
 
     @property
     def refuses(self) -> bool:
@@ -77,7 +86,9 @@ class EnginePoller:
         on_reading: Callable[[EngineStatus], None] | None = None,
         holding: Callable[[], bool] = lambda: True,
         *,
-        wants_model_len: bool = False,
+        wants_models: bool = False,
+        name: str = "",
+        ip: str = "",
         interval_s: float = 1.0,
         down_interval_s: float = 0.25,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -86,10 +97,13 @@ class EnginePoller:
         trailing slash. The polling task calls `on_change` when `up`, `stalled` or `ready` has
         changed, and `on_reading` after every poll, whatever came of it. `holding` says whether
         requests of ours are in the engine now: one that we ask nothing of is not stalled. The
-        length of its models is asked for only if `wants_model_len`. While the engine is down it is
-        asked every `down_interval_s`.
+        models that it serves are asked for only if `wants_models`. While the engine is down it is
+        asked every `down_interval_s`. `name` is the engine's in log lines, by default `root_url`;
+        `ip` is where to connect to, in place of looking up the URL's host.
         """
         self._root_url = root_url
+        self._name = name or root_url
+        self._ip = ip
         self._api_key = api_key
         self._on_change = on_change
         self._on_reading = on_reading
@@ -102,8 +116,8 @@ class EnginePoller:
         self._saturation: Saturation | None = None
         self._progress = Progress()
         self._next_key_check = 0.0
-        self._wants_model_len = wants_model_len
-        self._model_len: int | None = None
+        self._wants_models = wants_models
+        self._models: tuple[ServedModel, ...] = ()
         self._next_models_read = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -121,7 +135,7 @@ class EnginePoller:
             reason=self._progress.reason if stalled else self._health.reason,
             metrics=reading.metrics if reading else None,
             metrics_age_s=age_s,
-            model_len=self._model_len,
+            models=self._models,
             saturation=self._saturation,
         )
 
@@ -129,8 +143,17 @@ class EnginePoller:
         """Needs a running event loop. Raises RuntimeError if it is polling already."""
         if self._task is not None:
             raise RuntimeError("already started")
-        self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._poll(), name=f"poll {self._root_url}")
+        self._begin()
+
+    def move(self, ip: str) -> None:
+        """The URL is served at another IP address now, by what is another engine."""
+        before, former = self.status, self._task
+        self._ip = ip
+        self._forget()
+        self._tell_changes(before)
+        if former is not None:  # it may be waiting for an answer from there
+            former.cancel()
+            self._begin(former)
 
     async def stop(self) -> None:
         """Ends the task and closes its connection; harmless when there is none."""
@@ -139,13 +162,19 @@ class EnginePoller:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _poll(self) -> None:
-        async with Probe(self._root_url, self._api_key, self._transport) as probe:
+    def _begin(self, former: asyncio.Task[None] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._poll(former), name=f"poll {self._name}")
+
+    async def _poll(self, former: asyncio.Task[None] | None) -> None:
+        if former is not None:
+            await asyncio.gather(former, return_exceptions=True)
+        async with Probe(self._root_url, self._api_key, self._transport, ip=self._ip) as probe:
             while True:
                 try:
                     await self._ask(probe)
                 except Exception:  # noqa: BLE001 - a defect here must not end the watch
-                    _log.exception("engine %s: polling failed", self._root_url)
+                    _log.exception("engine %s: polling failed", self._name)
                 down = self._health.up is False
                 await asyncio.sleep(self._down_interval_s if down else self._interval_s)
 
@@ -157,18 +186,23 @@ class EnginePoller:
             health = await self._check_key(probe, health)
         self._health = health
         if health.up is False:  # what runs there next is another engine
-            self._reading, self._progress, self._model_len = None, Progress(), None
-            self._next_models_read = 0.0
+            self._forget()
         self._saturation = None
+        if self._wants_models and health.up and not before.up:
+            await self._read_models(probe)  # first: who hears that it is up sends requests at once
         self._tell_changes(before)
         if health.up:
             before = self.status
             await self._read_metrics(probe)
             self._tell_changes(before)
-            if self._wants_model_len:
+            if self._wants_models:
                 await self._read_models(probe)
         if self._on_reading is not None:
             self._on_reading(self.status)
+
+    def _forget(self) -> None:
+        self._reading, self._progress, self._models = None, Progress(), ()
+        self._next_models_read = 0.0
 
     async def _check_key(self, probe: Probe, health: Health) -> Health:
         """Seldom while the key is good, at every turn while it is not."""
@@ -192,12 +226,12 @@ class EnginePoller:
 
     async def _read_models(self, probe: Probe) -> None:
         """Again and again: behind the same address there may be another model, without a pause in
-        which the engine was down. Requests are refused by this figure."""
+        which the engine was down. Requests are refused by its length, and routed by its name."""
         now = asyncio.get_running_loop().time()
         if now >= self._next_models_read:
             self._next_models_read = now + _MODELS_INTERVAL_S
             answer = await probe.get("/v1/models", _METRICS_TIMEOUT_S, MAX_MODELS_BYTES)
-            self._model_len = longest_model_len(served_models(answer)) or self._model_len
+            self._models = served_models(answer) or self._models
 
     def _tell_changes(self, before: EngineStatus) -> None:
         after = self.status
@@ -206,7 +240,7 @@ class EnginePoller:
 
     def _tell(self, status: EngineStatus) -> None:
         level = logging.INFO if status.ready else logging.WARNING
-        _log.log(level, "engine %s is %s: %s", self._root_url, _state(status), status.reason)
+        _log.log(level, "engine %s is %s: %s", self._name, _state(status), status.reason)
         if self._on_change is not None:
             self._on_change(status)
 

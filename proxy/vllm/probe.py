@@ -19,6 +19,7 @@ import httpx
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractAsyncContextManager
 
 
 class Fault(Enum):
@@ -71,11 +72,14 @@ class Probe:
         transport: httpx.AsyncBaseTransport | None = None,
         *,
         connect_timeout_s: float = _CONNECT_TIMEOUT_S,
+        ip: str = "",
     ) -> None:
         """`root_url` is where the engine's /health lives: without /v1, without trailing slash.
 
+        `ip` is where to connect to, in place of looking up the URL's host.
         `transport` replaces the network in tests.
         """
+        self._ip = ip
         self._root_url = root_url
         is_tls = root_url.startswith("https:")
         # With TLS connecting takes a handshake, and for that a busy engine may be slow.
@@ -102,7 +106,7 @@ class Probe:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self._client.stream("GET", self._root_url + path) as response,
+                self._question(path) as response,
             ):
                 body = await _read_at_most(response, max_bytes) if max_bytes else b""
                 return Answer(response.status_code, body)
@@ -112,6 +116,17 @@ class Probe:
             return NoAnswer(Fault.UNCLEAR, f"no answer within {timeout_s:g} s")
         except Exception as error:  # noqa: BLE001 - a stranger's bytes may provoke any
             return _explain(error)
+
+    def _question(self, path: str) -> AbstractAsyncContextManager[httpx.Response]:
+        if not self._ip:
+            return self._client.stream("GET", self._root_url + path)
+        named = httpx.URL(self._root_url + path)
+        return self._client.stream(
+            "GET",
+            named.copy_with(host=self._ip),
+            headers={"host": named.netloc.decode()},
+            extensions={"sni_hostname": named.raw_host.decode()},
+        )
 
 
 def _bearer(api_key: str | None) -> dict[str, str]:

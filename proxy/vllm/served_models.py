@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from proxy.vllm.probe import NoAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from proxy.vllm.probe import Answer
 
@@ -18,10 +18,12 @@ MAX_MODELS_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """`max_model_len` in tokens; None if the engine does not tell, as others than vLLM do not."""
+    """`max_model_len` in tokens; None if the engine does not tell, as others than vLLM do not.
+    `card` is all that the engine says of it."""
 
     id: str
     max_model_len: int | None
+    card: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def served_models(answer: Answer | NoAnswer) -> tuple[ServedModel, ...]:
@@ -36,7 +38,7 @@ def served_models(answer: Answer | NoAnswer) -> tuple[ServedModel, ...]:
     if not isinstance(cards, list):
         return ()
     return tuple(
-        ServedModel(card["id"], _length(card.get("max_model_len")))
+        ServedModel(card["id"], _length(card.get("max_model_len")), card)
         for card in cards
         if isinstance(card, dict) and isinstance(card.get("id"), str)
     )

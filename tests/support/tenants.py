@@ -84,7 +84,7 @@ class Town:
             max_queue_depth,
             loop.time,
             self,
-            PriorityDiscipline[Waiter](loop.time, weights, cap, trickle_share),
+            lambda: PriorityDiscipline[Waiter](loop.time, weights, cap, trickle_share),
         )
         self._rng = random.Random(20)
         self._held: dict[str, int] = defaultdict(int)

@@ -21,6 +21,7 @@ from proxy.admission.disciplines.fifo import Fifo
 from proxy.admission.fairness.max_min import Contender, MaxMin, Tenant
 from proxy.admission.ports import Queued
 from proxy.admission.request import Priority
+from proxy.admission.snapshot import TenantSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,6 +138,14 @@ class PriorityDiscipline(Generic[W]):
     def active_tenants(self) -> int:
         """How many have requests in flight or waiting."""
         return len(self._tenants) - len(self._idle)
+
+    def tenants(self) -> list[TenantSnapshot]:
+        """All that have requests in flight or waiting, in no particular order."""
+        return [
+            TenantSnapshot(name, tenant.in_flight, tenant.waiting, tenant.weight)
+            for name, tenant in self._tenants.items()
+            if tenant.in_flight or tenant.waiting
+        ]
 
     def head(self) -> W | None:
         if not self._waiting:

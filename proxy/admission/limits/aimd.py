@@ -131,6 +131,14 @@ class AimdLimit:
     def ceiling(self) -> int:
         return self.maximum
 
+    @property
+    def widest(self) -> int:
+        return self.seats
+
+    @property
+    def held(self) -> int:
+        return self.maximum
+
     def engine_restarted(self) -> None:
         """What was learned of the old engine's speed and edge is forgotten; the limit stays."""
         self._edge = self._cut_at = self._tpot_s = self._best_tpot_s = None

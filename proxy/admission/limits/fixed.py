@@ -18,3 +18,11 @@ class FixedLimit:
     @property
     def ceiling(self) -> int:
         return self.seats
+
+    @property
+    def widest(self) -> int:
+        return self.seats
+
+    @property
+    def held(self) -> int:
+        return self.seats

@@ -28,3 +28,11 @@ class TightestLimit:
     @property
     def ceiling(self) -> int:
         return min([limit.ceiling for limit in self._limits])
+
+    @property
+    def widest(self) -> int:
+        return min([limit.widest for limit in self._limits])
+
+    @property
+    def held(self) -> int:
+        return min([limit.held for limit in self._limits])

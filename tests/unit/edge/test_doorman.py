@@ -15,6 +15,7 @@ from proxy.edge.doorman import Doorman
 from proxy.edge.records import Records
 from proxy.edge.request_headers import HeaderReader, RequestHeaders
 from proxy.edge.routes import UNKNOWN_ROUTE, RouteTable
+from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.edge.visit import Visit
 from proxy.telemetry.metrics import Metrics
 from tests.support.admission import RecordingObserver, one_upstream
@@ -45,7 +46,7 @@ class Door:
             keys=ApiKeys(keys or {}),
             routes=routes,
             controller=AdmissionController(one_upstream(seats), 0, loop.time, self.observer),
-            records=Records(self.metrics, routes.names(), (), loop.time),
+            records=Records(self.metrics, routes.names(), (), loop.time, RecentRefusals()),
             queue_timeout_s=5,
         )
         self.visit: Visit

@@ -27,7 +27,7 @@ def metrics() -> Metrics:
 
 def apps() -> list[ASGIApp]:
     health = health_router({}, Drain())
-    return [public_app(health), admin_app(health, metrics())]
+    return [public_app(health), admin_app(health, metrics(), APIRouter())]
 
 
 def ask(app: ASGIApp, method: str, path: bytes, accept: bytes = b"*/*") -> Response:

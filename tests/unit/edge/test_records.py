@@ -10,6 +10,7 @@ from proxy.admission.snapshot import AdmissionSnapshot
 from proxy.edge.records import Records
 from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.routes import UNKNOWN_ROUTE, Access, Route
+from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.edge.visit import Visit
 from proxy.openai_api.measure import Measured
 from proxy.openai_api.usage import Usage
@@ -31,8 +32,9 @@ class Books:
     """Records over real metrics, read back from the page."""
 
     def __init__(self, sinks: Sequence[RecordSink] = ()) -> None:
+        self.refusals = RecentRefusals()
         self._metrics = Metrics(ROUTES, lambda: AdmissionSnapshot((), 0, 4, False), dict, str)
-        self.records = Records(self._metrics, ROUTES, sinks, lambda: 1_767_225_604.0)
+        self.records = Records(self._metrics, ROUTES, sinks, lambda: 1_767_225_604.0, self.refusals)
 
     def value(self, name: str, **labels: str) -> float:
         page, _ = self._metrics.page()
@@ -138,3 +140,13 @@ def test_what_was_never_asked_for_is_absent() -> None:
     (record,) = sink.records
     assert (record.queue_wait_s, record.ttfb_s, record.upstream) == (None, None, "")
     assert (record.status, record.reason) == (413, "body_too_large")
+
+
+def test_a_refusal_is_remembered_for_the_status_page_and_nothing_else_is() -> None:
+    books = Books()
+    for outcome in (RequestOutcome.OK, RequestOutcome.SHED, RequestOutcome.ABANDONED):
+        ended = visit()
+        ended.outcome = outcome
+        ended.reason = "queue_full" if outcome is RequestOutcome.SHED else ""
+        books.records.finished(ended, 113.0)
+    assert [one["reason"] for one in books.refusals.latest()] == ["queue_full"]

@@ -1,0 +1,95 @@
+"""The file that names the engines, read again whenever it has changed.
+
+It is looked at, rather than watched by way of the kernel: that works the same for a file that is
+written in place, one that is renamed over the old, a symbolic link that is turned to another file
+(as Kubernetes does with a ConfigMap) and a file on another machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from proxy.discovery.address_list import parse_addresses
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.upstream.address import UpstreamAddress
+
+# A thousand times what anybody needs; what is longer is another file, named by mistake.
+_MOST_BYTES = 1024 * 1024
+
+
+class _Stamp(NamedTuple):
+    """What differs when a file does. The time of the last change of its inode is part of it, for
+    permissions that are mended, and for tools that set the time of the last write back."""
+
+    device: int
+    inode: int
+    bytes: int
+    written_ns: int
+    changed_ns: int
+
+
+_NOT_LOOKED_AT = _Stamp(0, 0, 0, 0, 0)
+
+
+def load_addresses(path: Path) -> tuple[UpstreamAddress, ...]:
+    """The engines that the file names. Raises ValueError with one line that says what is wrong,
+    without the path."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"is longer than {_MOST_BYTES} bytes")
+    return parse_addresses(text)
+
+
+class UpstreamsFile:
+    """Looks at a file whenever it is asked to. A change counts once the file has looked the same
+    twice: whoever writes it in place may be half-way at the first look."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read: _Stamp | None = _NOT_LOOKED_AT
+        self._seen: _Stamp | None = _NOT_LOOKED_AT
+        self._problem: str | None = None
+
+    def look(self) -> tuple[UpstreamAddress, ...] | None:
+        """The engines that it names, when it has changed; None when there is nothing new.
+
+        Raises ValueError, once for each change, when it cannot be used; its line does not repeat
+        the path. Blocks as long as the file system does.
+        """
+        stamp = self._stamp()
+        has_settled, self._seen = stamp == self._seen, stamp
+        if not has_settled or (stamp == self._read and self._problem is None):
+            return None
+        return self._load(stamp)
+
+    def _load(self, stamp: _Stamp | None) -> tuple[UpstreamAddress, ...] | None:
+        is_new = stamp != self._read
+        self._read = stamp
+        try:
+            addresses = load_addresses(self.path)
+        except ValueError as error:
+            # What cannot be read is tried again at every look: the fault may be the disk's.
+            is_new = is_new or str(error) != self._problem
+            self._problem = str(error)
+            if is_new:
+                raise
+            return None
+        self._problem = None
+        return addresses
+
+    def _stamp(self) -> _Stamp | None:
+        try:
+            now = self.path.stat()
+        except OSError:
+            return None
+        return _Stamp(now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)

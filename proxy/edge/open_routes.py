@@ -1,0 +1,53 @@
+"""Where a request goes that takes no seat: to any engine, or to one that serves its model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.edge.models_page import ModelsPage
+from proxy.edge.routes import MODEL_PREFIX, MODELS
+from proxy.openai_api.measure import LARGE_BODY_BYTES
+from proxy.openai_api.named_model import model_in_body, model_in_path
+from proxy.upstream.errors import UpstreamConnectError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from proxy.edge.engine import Engine
+    from proxy.edge.models_page import Served
+    from proxy.edge.visit import Visit
+
+
+class OpenRoutes:
+    """`served` tells what each engine serves. `any_engine` gives one that serves a model, or any
+    one if the model is None or nobody's; None while there is no engine at all."""
+
+    def __init__(
+        self,
+        served: Callable[[], Served],
+        any_engine: Callable[[str | None], Engine | None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._models_page = ModelsPage(served)
+        self._any_engine = any_engine
+        self._loop = loop
+
+    def page(self, visit: Visit) -> bytes | None:
+        """What the gateway itself answers with status 200, if it does."""
+        return self._models_page.page() if visit.route is MODELS else None
+
+    async def engine(self, visit: Visit, body: bytes | bytearray) -> Engine:
+        """Raises UpstreamConnectError when there is none."""
+        model = None
+        if self._models_page.page() is not None:  # else there is nothing to choose
+            model = await self._model(visit.scope["raw_path"], body)
+        engine = self._any_engine(model)
+        if engine is None:
+            raise UpstreamConnectError("no engine is known")
+        return engine
+
+    async def _model(self, raw_path: bytes, body: bytes | bytearray) -> str | None:
+        if len(body) > LARGE_BODY_BYTES:
+            return await self._loop.run_in_executor(None, model_in_body, body)
+        return model_in_path(raw_path, MODEL_PREFIX) or model_in_body(body)

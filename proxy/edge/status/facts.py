@@ -1,0 +1,111 @@
+"""Everything that /status shows, as one object; contract: /status.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from proxy import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from proxy.admission.snapshot import AdmissionSnapshot, TenantSnapshot, UpstreamSnapshot
+    from proxy.edge.engine import Engine
+    from proxy.edge.status.history import History
+    from proxy.edge.status.recent_refusals import RecentRefusals
+    from proxy.telemetry.engine_view import EngineView
+    from proxy.telemetry.totals import Totals
+    from proxy.vllm.binding_limit import BindingLimit
+
+_MOST_TENANTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusFacts:
+    """Reads, when asked, what the gateway is doing. `wall_clock` gives Unix time.
+
+    `binding_limit` is None without an engine; `tenants` are all that have requests in flight or
+    waiting.
+    """
+
+    admission: Callable[[], AdmissionSnapshot]
+    totals: Callable[[], Totals]
+    engines: Mapping[str, Engine]
+    views: Callable[[], Mapping[str, EngineView]]
+    binding_limit: Callable[[], BindingLimit | None]
+    tenants: Callable[[], Sequence[TenantSnapshot]]
+    refusals: RecentRefusals
+    history: History
+    shadow: bool
+    queue_timeout_s: float
+    wall_clock: Callable[[], float]
+
+    def sample(self) -> None:
+        """To be called once a second."""
+        self.history.add(self.admission(), self.totals())
+
+    def now(self) -> dict[str, Any]:
+        """All but the history. Numbers are unrounded, times in seconds, shares from 0 to 1."""
+        snapshot, totals, binding = self.admission(), self.totals(), self.binding_limit()
+        return {
+            "version": __version__,
+            "at": self.wall_clock(),
+            "draining": snapshot.draining,
+            "shadow": self.shadow,
+            "admission": {
+                "in_flight": snapshot.in_flight,
+                "limit": snapshot.limit,
+                "queue_depth": snapshot.queue_depth,
+                "max_queue_depth": snapshot.max_queue_depth,
+                "queue_timeout_s": self.queue_timeout_s,
+            },
+            "last_minute": self.history.last_minute(),
+            "binding_limit": binding and {"which": binding.which, "why": binding.why},
+            "engines": self._engines(snapshot),
+            "tenants": self._tenants(),
+            "totals": {
+                "arrivals": totals.arrivals,
+                "retries": totals.retries,
+                "ok": totals.ok,
+                "shed": {reason: n for reason, n in totals.shed_by_reason.items() if n},
+            },
+            "last_refusals": self.refusals.latest(),
+        }
+
+    def everything(self) -> dict[str, Any]:
+        return {**self.now(), "history": self.history.series()}
+
+    def _engines(self, snapshot: AdmissionSnapshot) -> list[dict[str, Any]]:
+        views = self.views()
+        return [self._engine(one, views.get(one.name)) for one in snapshot.upstreams]
+
+    def _engine(self, seats: UpstreamSnapshot, view: EngineView | None) -> dict[str, Any]:
+        engine = self.engines.get(seats.name)
+        state = engine.state() if engine is not None else None
+        return {
+            "url": seats.name,
+            "up": state.up if state else None,
+            "ready": state.ready if state else False,
+            "reason": state.reason if state else "removed",
+            "suspended": seats.suspended,
+            "in_flight": seats.in_flight,
+            "limit": seats.limit,
+            "stalled": view.stalled if view else None,
+            "running": view.running if view else None,
+            "waiting": view.waiting if view else None,
+            "kv_cache_usage": view.kv_cache_usage if view else None,
+            "metrics_age_s": view.metrics_age_s if view else None,
+        }
+
+    def _tenants(self) -> list[dict[str, Any]]:
+        busiest = sorted(self.tenants(), key=lambda one: (-one.in_flight, -one.waiting, one.name))
+        return [
+            {
+                "name": tenant.name or "(none)",
+                "in_flight": tenant.in_flight,
+                "waiting": tenant.waiting,
+                "weight": tenant.weight,
+            }
+            for tenant in busiest[:_MOST_TENANTS]
+        ]

@@ -1,0 +1,26 @@
+"""What a gateway has done since its start, in a few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.telemetry.instruments import DistributionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts since the start. `arrivals` includes `retries`; `waits` are those of the admitted."""
+
+    arrivals: int
+    retries: int
+    ok: int
+    shed_by_reason: Mapping[str, int]
+    waits: DistributionSnapshot
+
+    @property
+    def shed(self) -> int:
+        return sum(self.shed_by_reason.values())

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+from proxy.admission.snapshot import TenantSnapshot
+from tests.support.status_facts import URL, status_facts
+
+
+def test_what_is_now_can_be_written_as_json() -> None:
+    now = json.loads(json.dumps(status_facts().now()))
+    assert now["admission"] == {
+        "in_flight": 3,
+        "limit": 7,
+        "queue_depth": 2,
+        "max_queue_depth": 9,
+        "queue_timeout_s": 5.0,
+    }
+    assert now["totals"] == {"arrivals": 5, "retries": 1, "ok": 3, "shed": {"queue_full": 2}}
+    assert now["binding_limit"] == {"which": "max_in_flight", "why": "seven seats"}
+    assert now["at"] == 1000.0
+
+
+def test_an_engine_is_told_with_what_it_says_of_itself() -> None:
+    (engine,) = status_facts().now()["engines"]
+    assert engine["url"] == URL
+    assert (engine["up"], engine["reason"]) == (True, "answers")
+    assert (engine["in_flight"], engine["limit"]) == (3, 7)
+    assert (engine["running"], engine["waiting"]) == (3.0, None), "unknown is not zero"
+
+
+def test_an_engine_that_was_removed_is_there_until_its_requests_have_ended() -> None:
+    (engine,) = status_facts(engines={}, views=dict).now()["engines"]
+    assert (engine["reason"], engine["in_flight"]) == ("removed", 3)
+
+
+def test_without_an_engine_no_limit_binds() -> None:
+    assert status_facts(binding_limit=lambda: None).now()["binding_limit"] is None
+
+
+def test_the_busiest_tenants_come_first_and_only_some_are_shown() -> None:
+    tenants = [TenantSnapshot(f"t{number:02}", number % 5, 1, 1.0) for number in range(50)]
+    shown = status_facts(tenants=lambda: tenants).now()["tenants"]
+    assert len(shown) == 20
+    assert [one["in_flight"] for one in shown] == [4] * 10 + [3] * 10
+    assert shown[0]["name"] == "t04"
+
+
+def test_whoever_has_no_name_is_shown_as_such() -> None:
+    (tenant,) = status_facts(tenants=lambda: [TenantSnapshot("", 1, 0, 1.0)]).now()["tenants"]
+    assert tenant["name"] == "(none)"
+
+
+def test_everything_includes_the_history() -> None:
+    told = status_facts()
+    told.sample()
+    assert told.everything()["history"]["in_flight"] == [3]
+    assert "history" not in told.now()
