@@ -41,6 +41,7 @@ def settings(**values: object) -> Settings:
     """Settings of a test: `max_in_flight` seats and the like, nothing from the environment."""
     given: dict[str, Any] = {
         "upstream_urls": ENGINE_URL,
+        "dns_interval": 0,  # names in tests are nobody's
         "max_in_flight": 2,
         "max_queue_depth": 4,
         **values,
@@ -199,7 +200,7 @@ async def gateway(
     clock = asyncio.get_running_loop().time
     application = build(settings(**values), [sink], upstream, poll_engines=False, clock=clock)
     sluice = Sluice(application, upstream, AsgiClient(application.public), sink.records)
-    application.start()
+    await application.start()
     yield sluice
     await settle()
     sluice.check_idle()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from proxy.env_values.combinations import (
@@ -10,7 +12,16 @@ from proxy.env_values.combinations import (
     listener_problems,
     tenant_cap_problems,
     tenant_weight_problems,
+    upstream_problems,
 )
+
+
+def test_engines_are_named_by_a_file_or_by_a_variable_not_by_both() -> None:
+    assert list(upstream_problems(True, None)) == []
+    assert list(upstream_problems(False, Path("/etc/engines"))) == []
+    (problem,) = upstream_problems(True, Path("/etc/engines"))
+    assert problem.startswith("SLUICE_UPSTREAMS_FILE=/etc/engines: ")
+    assert "SLUICE_UPSTREAM_URLS" in problem
 
 
 @pytest.mark.parametrize(("max_num_seqs", "max_in_flight"), [(2, 1), (64, 63), (None, 1)])

@@ -106,3 +106,20 @@ def test_a_refusal_does_not_repeat_a_secret(url: str) -> None:
 
 def test_an_address_shows_as_the_url_that_it_means() -> None:
     assert str(UpstreamAddress.parse("https://Engine:443/p/v1/")) == "https://engine/p"
+
+
+def test_an_address_is_reached_where_its_host_leads_or_where_it_is_told() -> None:
+    address = UpstreamAddress.parse("https://engine:8443/p")
+    assert (address.connects_to, address.peer) == ("engine", "engine:8443")
+    there = address.at("10.0.0.7")
+    assert (there.connects_to, there.peer) == ("10.0.0.7", "engine:8443#10.0.0.7")
+    assert (there.host, there.authority, there.url) == ("engine", b"engine:8443", address.url)
+
+
+def test_only_one_of_several_has_its_address_in_its_name() -> None:
+    address = UpstreamAddress.parse("http://engine:8000/p/v1")
+    assert str(address.at("10.0.0.7")) == "http://engine:8000/p"
+    several = address.at("fd00::7", one_of_several=True)
+    assert str(several) == "http://engine:8000/p#fd00::7"
+    with pytest.raises(ValueError, match="fragment"):
+        UpstreamAddress.parse(str(several))

@@ -167,3 +167,14 @@ def test_shutting_down_a_closed_connection_is_no_error() -> None:
     with Stream() as stream:
         stream.ours.close()
         shut_down(stream)
+
+
+def test_tls_asks_for_the_name_of_a_server_that_is_reached_by_its_address() -> None:
+    async def scenario() -> None:
+        request = UpstreamRequest("GET", b"/", [])
+        origin = httpx.URL("https://10.0.0.1/")
+        named = Attempt(request, origin, TIMEOUTS, "engine").request
+        assert named.extensions["sni_hostname"] == "engine"
+        assert "sni_hostname" not in attempt_of().request.extensions
+
+    run(scenario())

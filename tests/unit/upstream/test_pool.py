@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.upstream.address import UpstreamAddress
-from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError, UpstreamTimeoutError
-from proxy.upstream.pool import IDLE_EXPIRY_S, ConnectionPool
+from proxy.upstream.errors import (
+    UpstreamClosedError,
+    UpstreamConnectError,
+    UpstreamError,
+    UpstreamTimeoutError,
+)
+from proxy.upstream.pool import IDLE_EXPIRY_S, IDLE_RACE_S, ConnectionPool
 from proxy.upstream.port import PoolSnapshot, UpstreamRequest, UpstreamTimeouts
 from tests.support.fake_transport import FakeTransport
 from tests.support.virtual_time import now, run, settle
@@ -30,6 +35,7 @@ class Network:
 
     def __init__(self, answer: bytes | None = OK, connect_s: float = 0.0) -> None:
         self.transports: list[FakeTransport] = []
+        self.hosts: list[str] = []
         self.answer = answer
         self.connect_s = connect_s
         self.failure: Exception | None = None
@@ -39,7 +45,8 @@ class Network:
     async def _connect(
         self, make: Callable[[], Connection], host: str, port: int
     ) -> tuple[FakeTransport, Connection]:
-        assert (host, port) == ("engine", 8000)
+        assert port == 8000
+        self.hosts.append(host)
         await asyncio.sleep(self.connect_s)
         if self.failure is not None:
             raise self.failure
@@ -191,6 +198,30 @@ def test_the_second_try_is_the_last() -> None:
 
 
 @pytest.mark.parametrize(
+    ("lived_s", "error"),
+    [(0.0, UpstreamConnectError), (2 * IDLE_RACE_S, UpstreamClosedError)],
+)
+def test_a_request_is_unseen_only_if_its_connection_died_at_once_and_there_is_no_other(
+    lived_s: float, error: type[UpstreamError]
+) -> None:
+    async def scenario() -> None:
+        network, pool = Network(), pool_of()
+        await fetch(pool)
+        network.answer = None
+        network.failure = ConnectionRefusedError(111, "Connection refused")
+        asking = asyncio.create_task(fetch(pool))
+        await settle()
+        await asyncio.sleep(lived_s)
+        network.transports[0].lose(None)
+        with pytest.raises(error):
+            await asking
+        assert pool.snapshot().in_use == 0
+        await pool.aclose()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
     ("failure", "said"),
     [
         (ConnectionRefusedError(111, "Connection refused"), r"\[Errno 111\] Connection refused"),
@@ -258,5 +289,44 @@ def test_a_closed_pool_leaves_no_timer() -> None:
         await pool.aclose()
         scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
         assert [timer for timer in scheduled if not timer.cancelled()] == []
+
+    run(scenario())
+
+
+def test_an_engine_that_moves_leaves_no_idle_connection_where_it_was() -> None:
+    async def scenario() -> None:
+        network, pool = Network(), pool_of()
+        await fetch(pool)
+        pool.move(UpstreamAddress.parse("http://engine:8000").at("10.0.0.2"))
+        assert network.transports[0].aborts == 1
+        assert pool.snapshot() == PoolSnapshot(opened=1)
+        await fetch(pool)
+        assert network.hosts == ["engine", "10.0.0.2"]
+        await pool.aclose()
+
+    run(scenario())
+
+
+def test_a_connection_in_use_when_the_engine_moves_is_not_kept() -> None:
+    async def scenario() -> None:
+        network, pool = Network(), pool_of()
+        async with pool.exchange(ASK) as response:
+            pool.move(UpstreamAddress.parse("http://engine:8000").at("10.0.0.2"))
+            assert await response.read() == b"ok"
+        assert network.transports[0].aborts == 1
+        assert pool.snapshot() == PoolSnapshot(opened=1)
+        await pool.aclose()
+
+    run(scenario())
+
+
+def test_a_failure_names_the_address_that_was_tried() -> None:
+    async def scenario() -> None:
+        network, pool = Network(), pool_of()
+        pool.move(UpstreamAddress.parse("http://engine:8000").at("10.0.0.2"))
+        network.failure = ConnectionRefusedError(111, "Connection refused")
+        with pytest.raises(UpstreamConnectError, match=r"^engine at engine:8000#10\.0\.0\.2: "):
+            await fetch(pool)
+        await pool.aclose()
 
     run(scenario())

@@ -35,7 +35,7 @@ async def watching(
     on_reading: Callable[[EngineStatus], None] | None = None,
     holding: Callable[[], bool] = lambda: True,
     *,
-    wants_model_len: bool = False,
+    wants_models: bool = False,
 ) -> AsyncIterator[EnginePoller]:
     poller = EnginePoller(
         "http://engine",
@@ -43,7 +43,7 @@ async def watching(
         on_change,
         on_reading,
         holding,
-        wants_model_len=wants_model_len,
+        wants_models=wants_models,
         transport=engine,
     )
     poller.start()
@@ -255,7 +255,7 @@ MODELS = b'{"data": [{"id": "a", "max_model_len": 2048}, {"id": "b", "max_model_
 def test_the_longest_model_length_is_asked_for_now_and_then() -> None:
     async def scenario() -> None:
         engine = healthy()
-        async with watching(engine, wants_model_len=True) as poller:
+        async with watching(engine, wants_models=True) as poller:
             await asyncio.sleep(1)
             assert poller.status.model_len is None
             engine.answers["/v1/models"] = ok(MODELS)
@@ -275,7 +275,7 @@ def test_another_run_of_the_engine_may_serve_another_model() -> None:
     async def scenario() -> None:
         engine = healthy()
         engine.answers["/v1/models"] = ok(MODELS)
-        async with watching(engine, wants_model_len=True) as poller:
+        async with watching(engine, wants_models=True) as poller:
             await asyncio.sleep(1)
             engine.answers["/health"] = refused
             await asyncio.sleep(2)
@@ -476,4 +476,63 @@ def test_starting_twice_is_a_defect() -> None:
             with pytest.raises(RuntimeError):
                 poller.start()
 
+    run(scenario())
+
+
+def test_an_engine_that_moves_is_asked_there_at_once_and_what_it_was_is_forgotten() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        engine.answers["/health"] = late(4.0)
+        async with watching(engine) as poller:
+            await asyncio.sleep(4.5)
+            assert poller.status.metrics is not None
+            await asyncio.sleep(1.5)  # the next question is under way
+            poller.move("10.0.0.2")
+            assert (poller.status.metrics, poller.status.up) == (None, True)
+            engine.answers["/health"] = ok()
+            await asyncio.sleep(0.1)
+            assert poller.status.metrics is not None
+            assert [request.url.host for request in engine.asked[-2:]] == ["10.0.0.2"] * 2
+
+    run(scenario())
+
+
+def test_one_that_is_stalled_and_moves_is_told_to_be_so_no_more() -> None:
+    async def scenario() -> None:
+        told: list[tuple[bool, bool]] = []
+        async with watching(
+            healthy(STUCK), on_change=lambda status: told.append((status.ready, status.stalled))
+        ) as poller:
+            await asyncio.sleep(10.5)
+            assert told[-1] == (False, True)
+            poller.move("10.0.0.2")
+            assert told[-1] == (True, False)
+
+    run(scenario())
+
+
+def test_a_poller_that_moves_before_it_starts_asks_nothing_yet() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        poller = EnginePoller("http://engine", transport=engine)
+        poller.move("10.0.0.2")
+        await asyncio.sleep(5)
+        assert engine.asked == []
+        poller.start()
+        await asyncio.sleep(5)
+        await poller.stop()
+        assert {request.url.host for request in engine.asked} == {"10.0.0.2"}
+
+    run(scenario())
+
+
+def test_log_lines_call_the_engine_by_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        poller = EnginePoller("http://vllm", name="http://vllm#10.0.0.2", transport=healthy())
+        poller.start()
+        await asyncio.sleep(1)
+        await poller.stop()
+        assert caplog.messages[0].startswith("engine http://vllm#10.0.0.2 is ready")
+
+    caplog.set_level(logging.INFO, logger="sluice.engine")
     run(scenario())

@@ -265,3 +265,26 @@ def test_every_question_takes_a_connection_of_its_own() -> None:
 
     asyncio.run(scenario())
     assert len(peers) == 3
+
+
+def test_an_engine_with_an_address_is_asked_there_by_its_name() -> None:
+    async def scenario() -> httpx.Request:
+        engine = ScriptedEngine({"/p/health": ok()})
+        async with Probe("https://vllm:8443/p", transport=engine, ip="fd00::7") as probe:
+            assert await probe.get("/health", SOON_S) == Answer(200, b"")
+        return engine.asked[0]
+
+    asked = asyncio.run(scenario())
+    assert str(asked.url) == "https://[fd00::7]:8443/p/health"
+    assert asked.headers.get_list("host") == ["vllm:8443"]
+    assert asked.extensions["sni_hostname"] == "vllm"
+
+
+def test_a_named_engine_is_asked_on_a_real_socket_too() -> None:
+    async def scenario() -> Answer | NoAnswer:
+        async with serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as url:
+            named = url.replace("127.0.0.1", "engine.invalid")
+            async with Probe(named, ip="127.0.0.1") as probe:
+                return await probe.get("/health", SOON_S)
+
+    assert asyncio.run(scenario()) == Answer(200, b"")
