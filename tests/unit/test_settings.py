@@ -31,8 +31,13 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     defaults = settings().model_dump(exclude={"log_format"})
     assert defaults == {
         "upstream_urls": ("http://127.0.0.1:8000",),
+        "upstreams_file": None,
+        "dns_interval": 5.0,
         "upstream_api_key": None,
         "upstream_client": "pool",
+        "affinity": "none",
+        "session_header": "x-session-id",
+        "affinity_prefix_bytes": 4096,
         "host": "0.0.0.0",
         "port": 8080,
         "admin_host": "127.0.0.1",
@@ -168,6 +173,7 @@ def test_zero_means_never_wait(field: str) -> None:
         ("tenant_max_in_flight", ["0", "-1", "1.5", "1000001"]),
         ("tenant_weights", ["gold", "gold:0", "a:1,a:2"]),
         ("upstream_client", ["aiohttp"]),
+        ("dns_interval", ["-1", "nan", "often"]),
         ("upstream_urls", ["127.0.0.1:8000", "ftp://x", "http://u:p@x", "http://x?a=1", "http://"]),
         ("upstream_api_key", ["a b"]),
         ("expose", ["/health", "GET /x?y"]),
@@ -211,10 +217,6 @@ def test_a_value_out_of_range_is_refused(field: str, values: list[str]) -> None:
 )
 def test_a_value_is_read_as_it_is_written(field: str, written: str, value: object) -> None:
     assert getattr(settings(**{field: written}), field) == value
-
-
-def test_there_is_one_engine() -> None:
-    assert settings(upstream_urls="http://gpu:1").upstream_url == "http://gpu:1"
 
 
 def test_weights_are_read_exactly_and_by_tenant() -> None:
