@@ -19,7 +19,7 @@ from proxy.admission.saturation import Saturation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.admission.ledger import Claim
+    from proxy.admission.account import Claim
     from proxy.admission.ports import Limit
 
 

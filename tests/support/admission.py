@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING
 
 from proxy.admission.controller import AdmissionController
 from proxy.admission.limits.fixed import FixedLimit
 from proxy.admission.outcome import Evicted, Reason, Refused, Rejected
+from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.request import AdmissionRequest
 
 if TYPE_CHECKING:
@@ -28,6 +30,21 @@ class MovableLimit:
     @property
     def ceiling(self) -> int:
         return self.seats if self._ceiling is None else self._ceiling
+
+    @property
+    def widest(self) -> int:
+        return self.seats
+
+    @property
+    def held(self) -> int:
+        return max(self.seats, self.ceiling)
+
+
+class FirstOfTies(random.Random):
+    """Dice that always fall on the first."""
+
+    def random(self) -> float:
+        return 0.0
 
 
 class RecordingObserver:
@@ -98,21 +115,36 @@ class Holder:
 class Desk:
     """A controller with one upstream on the running loop's clock, its observer and its holders."""
 
-    def __init__(self, limit: int = 1, max_queue_depth: int = 10, *, shadow: bool = False) -> None:
+    def __init__(
+        self,
+        limit: int = 1,
+        max_queue_depth: int | Callable[[int], int] = 10,
+        *,
+        shadow: bool = False,
+    ) -> None:
         self.limit = MovableLimit(limit)
         self.observer = RecordingObserver()
         self.loop = asyncio.get_running_loop()
         self.holders: list[Holder] = []
         self.controller = AdmissionController(
-            {UPSTREAM: self.limit}, max_queue_depth, self.loop.time, self.observer, shadow=shadow
+            {UPSTREAM: self.limit},
+            max_queue_depth,
+            self.loop.time,
+            self.observer,
+            shadow=shadow,
+            new_placement=lambda: Roomiest(FirstOfTies()),
         )
 
-    def request(self, name: str, seats: int = 1, wait_s: float = 5.0) -> AdmissionRequest:
-        return AdmissionRequest(seats, self.loop.time() + wait_s, tenant=name)
+    def request(
+        self, name: str, seats: int = 1, wait_s: float = 5.0, model: str | None = None
+    ) -> AdmissionRequest:
+        return AdmissionRequest(seats, self.loop.time() + wait_s, tenant=name, model=model)
 
-    async def arrive(self, name: str, seats: int = 1, wait_s: float = 5.0) -> Holder:
+    async def arrive(
+        self, name: str, seats: int = 1, wait_s: float = 5.0, model: str | None = None
+    ) -> Holder:
         """A holder whose request has been decided on, or is waiting."""
-        holder = Holder(self.controller, self.request(name, seats, wait_s))
+        holder = Holder(self.controller, self.request(name, seats, wait_s, model))
         self.holders.append(holder)
         await turns()
         return holder

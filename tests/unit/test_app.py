@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proxy import app
+from proxy import app, engine_fleet
 from proxy.app import Application, build
 from proxy.upstream.httpx_client import HttpxUpstream
 from proxy.upstream.pool import ConnectionPool
@@ -36,7 +36,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> ScriptedEngine:
     """The engine as its poller sees it, which asks it in memory."""
     scripted = ScriptedEngine({"/health": ok(), "/metrics": ok(ENGINE_PAGE), "/v1/models": ok()})
     polling = functools.partial(EnginePoller, transport=scripted)
-    monkeypatch.setattr(app, "EnginePoller", polling)
+    monkeypatch.setattr(engine_fleet, "EnginePoller", polling)
     return scripted
 
 
@@ -84,7 +84,7 @@ def test_times_are_those_of_the_settings() -> None:
 def test_the_client_towards_the_engine_is_the_one_that_was_chosen(client: str, kind: type) -> None:
     async def scenario() -> None:
         application = build(settings(upstream_client=client), poll_engines=False)
-        (engine,) = application.engines.values()
+        (engine,) = application.fleet.engines.values()
         assert isinstance(engine.upstream, kind)
         await application.stop()
 
@@ -118,7 +118,7 @@ def _keep_timeouts(given: list[Any], _address: object, timeouts: object) -> InMe
 def test_the_engines_key_is_a_bearer(key: str | None, sent: bytes | None) -> None:
     async def scenario() -> None:
         application = built(upstream_api_key=key)
-        (engine,) = application.engines.values()
+        (engine,) = application.fleet.engines.values()
         assert engine.authorization == sent
         await application.stop()
 
@@ -131,6 +131,62 @@ def test_client_keys_come_with_their_names() -> None:
         keys = application.public.doorman.keys
         assert keys.holder([(b"authorization", b"Bearer sk-1")]) == "team"
         await application.stop()
+
+    run(scenario())
+
+
+def test_every_engine_has_the_limits_of_the_settings_and_places_of_its_own() -> None:
+    async def scenario() -> None:
+        urls = "http://one.test,http://two.test:8000/prefix/v1"
+        given = settings(upstream_urls=urls, max_in_flight=7, max_queue_depth=9, max_body_bytes=9)
+        upstream = InMemoryUpstream(ScriptedApp())
+        application = build(given, upstream=upstream, poll_engines=False)
+        snapshot = application.controller.snapshot()
+        assert [(one.name, one.limit) for one in snapshot.upstreams] == [
+            ("http://one.test", 7),
+            ("http://two.test:8000/prefix", 7),
+        ]
+        assert snapshot.max_queue_depth == 9
+        assert application.public.intake.max_buffered_bytes == (2 * 7 + 9) * 9
+        application.fleet.set([])
+        assert application.controller.snapshot().upstreams == ()
+        assert application.public.intake.max_buffered_bytes == 9 * 9
+        await application.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("affinity", "same"), [("none", False), ("session", True), ("prefix", True)]
+)
+def test_requests_that_belong_together_go_to_one_engine_if_that_is_wanted(
+    affinity: str, same: bool
+) -> None:
+    async def scenario() -> None:
+        urls = ",".join(f"http://{name}.test" for name in "abcdef")
+        records = RecordList()
+        given = settings(upstream_urls=urls, affinity=affinity)
+        upstream = InMemoryUpstream(ScriptedApp())
+        application = build(given, [records], upstream, poll_engines=False)
+        client = AsgiClient(application.public)
+        for _ in range(30):
+            headers = [(b"x-session-id", b"s1"), (b"content-type", b"application/json")]
+            await client.request("POST", b"/v1/completions", headers, b'{"prompt": "Once"}')
+        used = {record.upstream for record in records.records}
+        assert (len(used) == 1) is same
+        await application.stop()
+
+    run(scenario())
+
+
+def test_tokens_are_metered_only_where_a_token_limit_is_set() -> None:
+    async def scenario() -> None:
+        for values, metered in (({}, False), ({"max_kv_tokens": "auto"}, True)):
+            application = build(
+                settings(**values), upstream=InMemoryUpstream(ScriptedApp()), poll_engines=False
+            )
+            assert (application.public.token_meter is not None) is metered
+            await application.stop()
 
     run(scenario())
 
@@ -158,7 +214,7 @@ def test_nothing_is_asked_before_the_start_and_nothing_after_the_end(
         await asyncio.sleep(5)
         assert engine.asked == []
         assert (await ready(application))[0] == 503  # nobody knows yet
-        application.start()
+        await application.start()
         await asyncio.sleep(5)
         assert (await ready(application))[0] == 200
         await application.stop()
@@ -173,7 +229,7 @@ def test_an_engine_of_which_nothing_is_known_is_tried(engine: ScriptedEngine) ->
     async def scenario() -> None:
         engine.answers["/health"] = late(1000)
         application = built()
-        application.start()
+        await application.start()
         answer = await AsgiClient(application.public).request(
             "POST", b"/v1/completions", body=b"{}"
         )
@@ -187,7 +243,7 @@ def test_an_engine_that_is_down_is_refused_for_until_it_is_back(engine: Scripted
     async def scenario() -> None:
         application = built()
         client = AsgiClient(application.public)
-        application.start()
+        await application.start()
         await asyncio.sleep(2)
         engine.answers["/health"] = refused
         await asyncio.sleep(20)
@@ -219,7 +275,7 @@ def test_an_engine_that_refuses_our_key_is_not_ready_and_still_asked(
     async def scenario() -> None:
         engine.answers["/v1/models"] = status(401)
         application = built(upstream_api_key="sk-wrong")
-        application.start()
+        await application.start()
         await asyncio.sleep(5)
         code, said = await ready(application)
         assert code == 503
@@ -236,7 +292,7 @@ def test_an_engine_that_refuses_our_key_is_not_ready_and_still_asked(
 def test_the_engines_own_figures_are_on_the_page_with_their_age(engine: ScriptedEngine) -> None:
     async def scenario() -> None:
         application = built()
-        application.start()
+        await application.start()
         await asyncio.sleep(5)
         engine.answers["/metrics"] = status(500)
         await asyncio.sleep(100)
@@ -260,7 +316,6 @@ def test_without_polling_an_engine_counts_as_ready_and_has_no_figures() -> None:
     async def scenario() -> None:
         upstream = InMemoryUpstream(ScriptedApp())
         application = build(settings(), upstream=upstream, poll_engines=False)
-        assert application.pollers == ()
         code, said = await ready(application)
         assert code == 200
         assert said["engines"]["http://engine.test"]["up"] is None

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from proxy.admission.account import Emptying
 from proxy.admission.bypass import Bypass
-from proxy.admission.ledger import Emptying
 
 FULL, WHOLE = 64, Emptying(64, 0)
 

@@ -7,7 +7,17 @@ import pytest
 from proxy.admission.controller import AdmissionController
 from proxy.admission.outcome import Evicted, Reason, Rejected
 from proxy.admission.permit import Ending
-from tests.support.admission import UPSTREAM, Desk, RecordingObserver, one_upstream, turns
+from proxy.admission.request import AdmissionRequest
+from proxy.admission.token_budget import TokenBudgets
+from tests.support.admission import (
+    UPSTREAM,
+    Desk,
+    Holder,
+    MovableLimit,
+    RecordingObserver,
+    one_upstream,
+    turns,
+)
 from tests.support.virtual_time import now, run
 
 
@@ -204,3 +214,247 @@ def test_it_starts_empty() -> None:
         assert not snapshot.draining
 
     run(scenario())
+
+
+class TestUpstreamsThatComeAndGo:
+    def test_one_that_comes_takes_those_who_wait(self) -> None:
+        async def scenario() -> None:
+            desk = Desk(limit=1)
+            holders = [await desk.arrive(name) for name in "abc"]
+            desk.controller.add_upstream("other", MovableLimit(2))
+            await turns()
+            assert [holder.permit.upstream for holder in holders if holder.permit] == [
+                *(UPSTREAM, "other", "other")
+            ]
+            await desk.close()
+
+        run(scenario())
+
+    def test_one_that_goes_is_seen_until_its_last_seat_is_given_back_and_then_told_once(
+        self,
+    ) -> None:
+        async def scenario() -> None:
+            desk, empty = Desk(limit=2), []
+            holders = [await desk.arrive(name) for name in "ab"]
+            desk.controller.remove_upstream(UPSTREAM, lambda: empty.append(now()))
+            assert (await desk.arrive("c")).reason is Reason.UPSTREAM_UNAVAILABLE
+            assert [one.name for one in desk.controller.snapshot().upstreams] == [UPSTREAM]
+            assert desk.controller.upstream(UPSTREAM).in_flight == 2
+            for holder in holders:
+                assert empty == []
+                await asyncio.sleep(1)
+                holder.finish()
+                await turns()
+            assert empty == [2.0]
+            assert desk.controller.snapshot().upstreams == ()
+            with pytest.raises(KeyError):
+                desk.controller.upstream(UPSTREAM)
+            await desk.close()
+            assert empty == [2.0]
+
+        run(scenario())
+
+    def test_an_empty_one_is_gone_at_once(self) -> None:
+        async def scenario() -> None:
+            desk, empty = Desk(), []
+            desk.controller.remove_upstream(UPSTREAM, lambda: empty.append(UPSTREAM))
+            assert empty == [UPSTREAM]
+            with pytest.raises(KeyError):
+                desk.controller.remove_upstream(UPSTREAM)
+
+        run(scenario())
+
+    def test_one_that_comes_back_before_it_was_empty_counts_what_is_taken(self) -> None:
+        async def scenario() -> None:
+            desk, empty = Desk(limit=2), []
+            first = await desk.arrive("a")
+            desk.controller.remove_upstream(UPSTREAM, lambda: empty.append(UPSTREAM))
+            desk.controller.add_upstream(UPSTREAM, MovableLimit(99))
+            holders = [await desk.arrive(name) for name in "bc"]
+            assert [holder.permit is not None for holder in holders] == [True, False]
+            assert desk.controller.snapshot().limit == 2
+            first.finish()
+            await turns()
+            assert holders[1].permit is not None
+            await desk.close()
+            assert empty == []
+
+        run(scenario())
+
+    def test_one_may_come_suspended(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            desk.controller.remove_upstream(UPSTREAM)
+            desk.controller.add_upstream(
+                "other", MovableLimit(1), suspended_for=Reason.UPSTREAM_STALLED
+            )
+            assert (await desk.arrive("a")).reason is Reason.UPSTREAM_STALLED
+            desk.controller.resume("other")
+            assert (await desk.arrive("b")).permit is not None
+            await desk.close()
+
+        run(scenario())
+
+    def test_its_tokens_are_limited_too(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            desk.controller.remove_upstream(UPSTREAM)
+            budgets = TokenBudgets(kv_limit=10)
+            desk.controller.add_upstream("other", MovableLimit(9), budgets)
+            for kv_tokens in (6, 6):
+                request = AdmissionRequest(1, now() + 5, kv_tokens=kv_tokens)
+                desk.holders.append(Holder(desk.controller, request))
+                await turns()
+            assert [holder.permit is not None for holder in desk.holders] == [True, False]
+            await desk.close()
+
+        run(scenario())
+
+    def test_the_places_go_by_the_number_of_upstreams(self) -> None:
+        async def scenario() -> None:
+            desk = Desk(max_queue_depth=lambda upstreams: 3 * upstreams)
+            places = [desk.controller.snapshot().max_queue_depth]
+            desk.controller.add_upstream("other", MovableLimit(1))
+            places.append(desk.controller.snapshot().max_queue_depth)
+            desk.controller.remove_upstream("other")
+            desk.controller.remove_upstream(UPSTREAM)
+            places.append(desk.controller.snapshot().max_queue_depth)
+            assert places == [3, 6, 0]
+
+        run(scenario())
+
+    def test_one_that_is_there_cannot_come_again(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            with pytest.raises(ValueError, match="already"):
+                desk.controller.add_upstream(UPSTREAM, MovableLimit(1))
+
+        run(scenario())
+
+
+def two_models(desk: Desk) -> None:
+    """`engine` serves m1, `other` m2; a seat each."""
+    desk.controller.add_upstream("other", MovableLimit(1))
+    desk.controller.serves(UPSTREAM, frozenset({"m1"}))
+    desk.controller.serves("other", frozenset({"m2"}))
+
+
+class TestSeveralModels:
+    def test_requests_go_where_their_model_is(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            two_models(desk)
+            holder = await desk.arrive("a", model="m2")
+            assert holder.permit is not None
+            assert holder.permit.upstream == "other"
+            assert (await desk.arrive("b", model="m2")).permit is None
+            assert (await desk.arrive("c", model="m1")).permit is not None
+            assert desk.queue_depth == 1
+            await desk.close()
+
+        run(scenario())
+
+    def test_seats_come_free_for_those_who_wait_there_whoever_granted_them(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            desk.controller.add_upstream("other", MovableLimit(1))
+            first, second = await desk.arrive("a"), await desk.arrive("b")
+            desk.controller.serves(UPSTREAM, frozenset({"m1"}))
+            desk.controller.serves("other", frozenset({"m2"}))
+            waiter = await desk.arrive("c", model="m2")
+            for holder in (first, second):
+                holder.finish()
+            await turns()
+            assert waiter.permit is not None
+            assert waiter.permit.upstream == "other"
+            await desk.close()
+
+        run(scenario())
+
+    def test_one_that_goes_and_comes_back_is_found_by_its_model(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            two_models(desk)
+            desk.controller.remove_upstream("other")
+            desk.controller.add_upstream("other", MovableLimit(1), models=frozenset({"m2"}))
+            await desk.arrive("a", model="m1")
+            waiter = await desk.arrive("b", model="m1")
+            assert waiter.permit is None
+            holder = await desk.arrive("c", model="m2")
+            assert holder.permit is not None
+            await desk.close()
+
+        run(scenario())
+
+    def test_early_only_who_would_be_turned_away_from_every_queue_is(self) -> None:
+        async def scenario() -> None:
+            desk = Desk(max_queue_depth=2)
+            two_models(desk)
+            for model in ("m1", "m1", "m2"):
+                await desk.arrive("x", model=model)
+            assert desk.controller.reject_early() is None
+            await desk.arrive("x", model="m2")
+            rejection = desk.controller.reject_early()
+            assert rejection is not None
+            assert rejection.reason is Reason.QUEUE_FULL
+            assert desk.observer.of("rejected") == ["- queue_full"]
+            await desk.close()
+
+        run(scenario())
+
+    def test_early_the_reason_is_that_of_a_queue_that_is_open(self) -> None:
+        async def scenario() -> None:
+            desk = Desk(max_queue_depth=0)
+            two_models(desk)
+            await desk.arrive("x", model="m2")
+            desk.controller.suspend(UPSTREAM, Reason.UPSTREAM_STALLED)
+            rejection = desk.controller.reject_early()
+            assert rejection is not None
+            assert rejection.reason is Reason.QUEUE_FULL
+            await desk.close()
+
+        run(scenario())
+
+    def test_a_queue_that_comes_into_being_while_all_drains_is_closed(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            desk.controller.add_upstream("other", MovableLimit(1))
+            desk.controller.drain()
+            desk.controller.serves(UPSTREAM, frozenset({"m1"}))
+            desk.controller.serves("other", frozenset({"m2"}))
+            for model in ("m1", "m2", None):
+                assert (await desk.arrive("a", model=model)).reason is Reason.DRAINING
+            assert desk.controller.snapshot().draining
+            await desk.close()
+
+        run(scenario())
+
+    def test_one_queue_again_counts_as_one(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            two_models(desk)
+            desk.controller.serves("other", frozenset({"m1"}))
+            holders = [await desk.arrive(name, model="m1") for name in "abc"]
+            assert [holder.permit is not None for holder in holders] == [True, True, False]
+            assert desk.controller.snapshot().queue_depth == 1
+            await desk.close()
+
+        run(scenario())
+
+    def test_others_can_replace_one_that_is_gone(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            assert not desk.controller.is_replaceable(UPSTREAM)
+            assert desk.controller.is_replaceable("one that was removed")
+            two_models(desk)
+            assert not desk.controller.is_replaceable(UPSTREAM)
+
+        run(scenario())
+
+    def test_tickets_are_drawn_from_one_budget(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            two_models(desk)
+            assert sum(desk.controller.invite_back() for _ in range(30)) == 10
+
+        run(scenario())

@@ -11,11 +11,12 @@ from proxy.admission.disciplines.priority import PriorityDiscipline
 from proxy.admission.gate import Gate
 from proxy.admission.outcome import Evicted, Reason, Rejected
 from proxy.admission.permit import Permit
+from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.request import AdmissionRequest, Priority
 from proxy.admission.retry_budget import RetryBudget
 from proxy.admission.token_budget import TokenBudgets
 from proxy.admission.waiter import Waiter
-from tests.support.admission import MovableLimit, RecordingObserver
+from tests.support.admission import FirstOfTies, MovableLimit, RecordingObserver
 from tests.support.virtual_time import now, run
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class GateInUse:
     ) -> None:
         self.limits = {name: MovableLimit(seats) for name, seats in limits.items()}
         self.observer = RecordingObserver()
+        self.freed: list[str] = []
+        self.elsewhere: Gate | None = None
         self.gate = Gate(
             self.limits,
             max_queue_depth,
@@ -42,6 +45,9 @@ class GateInUse:
             Fifo[Waiter]() if queue is None else queue,
             RetryBudget(0.2),
             dict.fromkeys(limits, budgets) if budgets else None,
+            Roomiest(FirstOfTies()),
+            self.freed.append,
+            lambda _: self.elsewhere,
         )
         self.decisions: dict[str, Any] = {}
 
@@ -862,5 +868,183 @@ class TestEarlyRejectionBesideCappedTenants:
             assert use.gate.reject_early(longest_wait_s=0, tenant="b", priority=low) is None
             assert use.gate.reject_early(attempt=1, tenant="b") is None
             assert use.gate.reject_early(tenant="a") is not None
+
+        run(scenario())
+
+
+class TestUpstreamsThatComeAndGo:
+    def test_a_gate_without_an_upstream_is_closed_until_one_comes(self) -> None:
+        async def scenario() -> None:
+            empty, full = GateInUse(), GateInUse(e=1)
+            assert empty.ask("a").reason is Reason.UPSTREAM_UNAVAILABLE
+            empty.gate.add(full.gate.release("e"))
+            assert isinstance(empty.ask("b"), Permit)
+            assert full.ask("c").reason is Reason.UPSTREAM_UNAVAILABLE
+
+        run(scenario())
+
+    def test_an_upstream_that_comes_is_for_those_who_wait(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(f=2)
+            for name in "abc":
+                use.ask(name)
+            use.gate.add(other.gate.release("f"))
+            assert [use.permit(name).upstream for name in "abc"] == ["e", "f", "f"]
+
+        run(scenario())
+
+    @pytest.mark.parametrize("reason", [Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED])
+    def test_one_that_comes_suspended_opens_nothing_and_says_why(self, reason: Reason) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(), GateInUse(e=1)
+            other.gate.suspend("e", reason)
+            use.gate.add(other.gate.release("e"))
+            assert use.ask("a").reason is reason
+            use.gate.resume("e")
+            assert isinstance(use.ask("b"), Permit)
+
+        run(scenario())
+
+    def test_when_the_last_one_goes_those_who_wait_are_told(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            use.ask("b")
+            use.gate.release("e")
+            assert use.refusal("b").reason is Reason.UPSTREAM_UNAVAILABLE
+            use.permit("a").complete()
+            assert use.freed == ["e"]
+            assert use.observer.log[-1] == "released a complete"
+
+        run(scenario())
+
+    def test_a_head_that_waited_for_the_one_that_goes_fits_another(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(large=8, small=2)
+            use.ask("a", seats=8)
+            use.ask("b", seats=4)
+            use.gate.release("large")
+            assert use.permit("b").upstream == "small"
+
+        run(scenario())
+
+    def test_prompt_tokens_that_come_free_in_another_gate_are_heard_of_there(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=9, budgets=TokenBudgets(prefill_limit=100))
+            use.ask("a", prompt_tokens=60)
+            use.gate.release("e")
+            assert use.freed == []
+            use.permit("a").first_byte()
+            assert use.freed == ["e"]
+
+        run(scenario())
+
+    def test_a_drained_gate_stays_closed_whoever_comes_and_goes(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(f=1)
+            use.gate.drain()
+            use.gate.add(other.gate.release("f"))
+            use.gate.release("e")
+            assert use.ask("a").reason is Reason.DRAINING
+
+        run(scenario())
+
+
+class TestWaitingElsewhere:
+    def test_those_who_wait_go_on_in_another_gate_when_this_one_closes(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(f=1)
+            use.elsewhere = other.gate
+            for name in "abc":
+                use.ask(name)
+            await asyncio.sleep(1)
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            assert use.gate.snapshot().queue_depth == 0
+            assert use.permit("b").upstream == "f"
+            assert use.permit("b").time_in_queue_s == 1
+            assert other.observer.log == ["admitted b"]
+            assert use.observer.log == ["admitted a"]
+            assert other.gate.snapshot().queue_depth == 1
+
+        run(scenario())
+
+    def test_they_have_a_place_there_though_the_queue_is_full(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(max_queue_depth=1, f=1)
+            use.elsewhere = other.gate
+            for each in (use, other):
+                for name in "ab":
+                    each.ask(name)
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            assert other.gate.snapshot().queue_depth == 2
+            assert other.ask("c").reason is Reason.QUEUE_FULL
+
+        run(scenario())
+
+    def test_they_are_as_wide_as_that_gate_allows(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=4), GateInUse(f=2)
+            use.elsewhere = other.gate
+            use.ask("a")
+            waiter = use.ask("b", seats=4)
+            assert isinstance(waiter, Waiter)
+            other.ask("x")
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            assert waiter.width == 2
+            other.permit("x").complete()
+            assert use.permit("b").seats == 2
+
+        run(scenario())
+
+    def test_who_may_stay_stays(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.elsewhere = use.gate
+            use.ask("a")
+            use.ask("b")
+            use.gate.hand_over()
+            assert use.waiting("b")
+
+        run(scenario())
+
+    def test_a_drain_evicts_them_whatever_there_is_elsewhere(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(f=1)
+            use.elsewhere = other.gate
+            use.ask("a")
+            use.ask("b")
+            use.gate.drain()
+            assert use.refusal("b").reason is Reason.DRAINING
+
+        run(scenario())
+
+
+class TestReadmission:
+    def test_who_was_admitted_before_has_a_place_in_a_full_queue(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=1, e=1)
+            for name in "ab":
+                use.ask(name)
+            assert isinstance(use.ask("again", readmitted=True), Waiter)
+            assert use.waiting("b", "again")
+            assert use.ask("c").reason is Reason.QUEUE_FULL
+
+        run(scenario())
+
+    def test_its_ticket_was_redeemed_the_first_time(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=2, e=1)
+            for name in "abc":
+                use.ask(name)
+            assert isinstance(use.ask("again", attempt=1, readmitted=True), Waiter)
+            assert use.ask("uninvited", attempt=1).reason is Reason.RETRY_BUDGET_EXHAUSTED
+
+        run(scenario())
+
+    def test_its_time_is_not_longer_than_it_was(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(e=1)
+            use.ask("a")
+            assert use.ask("b", wait_s=0.0, readmitted=True).reason is Reason.QUEUE_TIMEOUT
 
         run(scenario())

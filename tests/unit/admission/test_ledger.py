@@ -1,14 +1,41 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from proxy.admission.ledger import Claim, Emptying, Ledger
+from proxy.admission.account import Account, Claim, Emptying
+from proxy.admission.ledger import Ledger
+from proxy.admission.outcome import Reason
+from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.token_budget import TokenBudgets
-from tests.support.admission import MovableLimit
+from tests.support.admission import FirstOfTies, MovableLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DOWN = Reason.UPSTREAM_UNAVAILABLE
+
+
+class LastOne:
+    """A placement that takes the last of those that it is shown."""
+
+    def choose(
+        self,
+        accounts: Sequence[Account],
+        width: int,
+        prompt_tokens: int = 0,
+        kv_tokens: int = 0,
+        affinity: int | None = None,
+    ) -> Account | None:
+        assert (width, prompt_tokens, kv_tokens, affinity) == (1, 0, 0, 7)
+        return accounts[-1]
 
 
 def ledger_of(**limits: int) -> Ledger:
-    return Ledger({name: MovableLimit(seats) for name, seats in limits.items()})
+    """Of several upstreams that are equally free the first is taken."""
+    each = {name: MovableLimit(seats) for name, seats in limits.items()}
+    return Ledger(each, placement=Roomiest(FirstOfTies()))
 
 
 def taken(ledger: Ledger) -> dict[str, int]:
@@ -88,7 +115,7 @@ def test_a_wide_request_waits_for_the_engine_that_is_wide_enough() -> None:
 def test_a_suspended_upstream_gives_nothing_out_but_takes_seats_back() -> None:
     ledger = ledger_of(a=2)
     ledger.take(1)
-    ledger.suspend("a")
+    ledger.suspend("a", DOWN)
     assert not ledger.is_usable
     assert ledger.take(1) is None
     assert ledger.usable_limit == 0
@@ -103,14 +130,14 @@ def test_sums_cover_the_upstreams_in_use() -> None:
     ledger.take(1)
     ledger.take(1)
     assert (ledger.usable_taken, ledger.usable_limit) == (2, 6)
-    ledger.suspend("a")
+    ledger.suspend("a", DOWN)
     assert (ledger.usable_taken, ledger.usable_limit) == (1, 4)
 
 
 def test_suspending_twice_is_taken_back_by_one_resume() -> None:
     ledger = ledger_of(a=1)
-    ledger.suspend("a")
-    ledger.suspend("a")
+    ledger.suspend("a", DOWN)
+    ledger.suspend("a", DOWN)
     ledger.resume("a")
     assert ledger.is_usable
 
@@ -132,20 +159,101 @@ def test_seats_taken_regardless_of_a_limit_of_zero_are_counted() -> None:
 
 def test_nothing_is_taken_regardless_of_suspension() -> None:
     ledger = ledger_of(a=1)
-    ledger.suspend("a")
+    ledger.suspend("a", DOWN)
     with pytest.raises(ValueError, match="empty"):
         ledger.take_regardless(1)
 
 
-@pytest.mark.parametrize("method", ["suspend", "resume"])
-def test_an_unknown_upstream_is_an_error(method: str) -> None:
+@pytest.mark.parametrize(("method", "more"), [("suspend", [DOWN]), ("resume", []), ("release", [])])
+def test_an_unknown_upstream_is_an_error(method: str, more: list[Reason]) -> None:
     with pytest.raises(KeyError):
-        getattr(ledger_of(a=1), method)("b")
+        getattr(ledger_of(a=1), method)("b", *more)
 
 
-def test_no_upstream_at_all_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no upstream"):
-        Ledger({})
+def test_without_an_upstream_there_is_no_room() -> None:
+    ledger = Ledger({})
+    assert not ledger.is_usable
+    assert not ledger.has_free_seat()
+    assert ledger.take(1) is None
+    assert ledger.width(3) == 0
+
+
+def test_an_upstream_comes_with_what_is_taken_in_it() -> None:
+    one, other = ledger_of(a=3), ledger_of(b=1)
+    claim = one.take(2)
+    other.take(1)
+    other.add(one.release("a"))
+    assert taken(other) == {"b": 1, "a": 2}
+    assert (other.take(1), other.take(1)) == (Claim("a", 1), None)
+    assert claim is not None
+    assert not one.give_back(claim), "seats came free in the other ledger"
+    assert taken(other) == {"b": 1, "a": 1}
+    assert other.take(2) == Claim("a", 2)
+
+
+def test_an_upstream_that_has_left_and_come_back_is_ours_again() -> None:
+    ledger = ledger_of(a=2)
+    claim = ledger.take(1)
+    ledger.add(ledger.release("a"))
+    assert ledger.owns("a")
+    assert claim is not None
+    assert ledger.give_back(claim)
+    assert taken(ledger) == {"a": 0}
+
+
+def test_nothing_is_granted_where_an_upstream_was_released() -> None:
+    ledger = ledger_of(a=2, b=1)
+    ledger.take(1)
+    account = ledger.release("a")
+    assert not ledger.owns("a")
+    assert [ledger.take(1), ledger.take(1)] == [Claim("b", 1), None]
+    assert account.taken == 1
+
+
+def test_tokens_come_free_in_an_upstream_that_has_left() -> None:
+    ledger = Ledger({"a": MovableLimit(9)}, {"a": TokenBudgets(prefill_limit=100, kv_limit=200)})
+    claim = ledger.take(1, prompt_tokens=60, kv_tokens=150)
+    account = ledger.release("a")
+    assert claim is not None
+    claim = ledger.prefilled(claim)
+    assert (account.budgets.prefill.taken, account.budgets.kv.taken) == (0, 150)
+    ledger.give_back(claim)
+    assert (account.taken, account.budgets.kv.taken) == (0, 0)
+
+
+def test_an_upstream_comes_suspended_if_it_was() -> None:
+    ledger = ledger_of(a=1, b=1)
+    ledger.suspend("a", DOWN)
+    other = Ledger({})
+    other.add(ledger.release("a"))
+    assert not other.is_usable
+    other.resume("a")
+    assert other.take(1) == Claim("a", 1)
+
+
+def test_two_upstreams_of_one_name_are_an_error() -> None:
+    with pytest.raises(ValueError, match="already"):
+        ledger_of(a=1).add(Account("a", MovableLimit(1)))
+
+
+def test_upstreams_that_have_left_for_good_are_forgotten() -> None:
+    ledger = ledger_of(**{f"a{number}": 1 for number in range(100)})
+    for number in range(100):
+        ledger.release(f"a{number}")
+    assert len(ledger._former) == 1
+
+
+def test_the_placement_chooses_among_those_that_are_usable() -> None:
+    limits = {name: MovableLimit(9) for name in "abc"}
+    ledger = Ledger(limits, placement=LastOne())
+    ledger.suspend("c", DOWN)
+    assert ledger.take(1, affinity=7) == Claim("b", 1)
+
+
+def test_regardless_of_limits_who_may_have_a_seat_at_all_goes_first() -> None:
+    ledger = ledger_of(shut=0, a=1)
+    for _ in range(3):
+        assert ledger.take_regardless(1).upstream == "a"
 
 
 def test_tokens_are_taken_with_the_seats_and_given_back_with_them() -> None:
@@ -164,7 +272,8 @@ def test_tokens_are_taken_with_the_seats_and_given_back_with_them() -> None:
 
 def test_tokens_go_where_they_fit_though_another_has_more_seats_free() -> None:
     budgets = {"a": TokenBudgets(kv_limit=10), "b": TokenBudgets(kv_limit=100)}
-    ledger = Ledger({"a": MovableLimit(9), "b": MovableLimit(3)}, budgets)
+    limits = {"a": MovableLimit(9), "b": MovableLimit(3)}
+    ledger = Ledger(limits, budgets, Roomiest(FirstOfTies()))
     ledger.take(1, kv_tokens=5)
     assert ledger.take(1, kv_tokens=50) == Claim("b", 1, 0, 50)
 
@@ -206,14 +315,14 @@ def test_what_must_come_free_is_least_where_most_is_free_and_nothing_without_an_
     ledger.give_back(Claim("b", 3))
     assert ledger.emptying(8, kv_tokens=0) == Emptying(6, 2)
     for name in ("a", "small", "b"):
-        ledger.suspend(name)
+        ledger.suspend(name, DOWN)
     assert ledger.emptying(8, kv_tokens=0) == Emptying(0, 0)
 
 
 def test_a_free_seat_is_one_that_is_usable() -> None:
     ledger = ledger_of(a=1, b=0)
     assert ledger.has_free_seat()
-    ledger.suspend("a")
+    ledger.suspend("a", DOWN)
     assert not ledger.has_free_seat()
     ledger.resume("a")
     ledger.take(1)

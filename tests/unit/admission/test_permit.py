@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.admission.ledger import Claim
+from proxy.admission.account import Claim
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
 

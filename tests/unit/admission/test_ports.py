@@ -9,7 +9,9 @@ import pytest
 from proxy.admission.disciplines.fifo import Fifo
 from proxy.admission.disciplines.priority import PriorityDiscipline
 from proxy.admission.limits.fixed import FixedLimit
-from proxy.admission.ports import AdmissionObserver, Discipline, Limit
+from proxy.admission.placement.bounded_ring import BoundedRing
+from proxy.admission.placement.roomiest import Roomiest
+from proxy.admission.ports import AdmissionObserver, Discipline, Limit, Placement
 from proxy.admission.shadow import _GhostObserver
 from tests.support.admission import MovableLimit, RecordingObserver
 
@@ -21,6 +23,8 @@ from tests.support.admission import MovableLimit, RecordingObserver
         (AdmissionObserver, _GhostObserver),
         (Discipline, Fifo),
         (Discipline, PriorityDiscipline),
+        (Placement, BoundedRing),
+        (Placement, Roomiest),
     ],
 )
 def test_an_implementation_offers_every_method_of_its_port(

@@ -6,7 +6,8 @@ import pytest
 
 from proxy.admission.outcome import Reason
 from proxy.admission.request import AdmissionRequest
-from tests.support.admission import UPSTREAM, Desk, Holder, turns
+from proxy.admission.token_budget import TokenBudgets
+from tests.support.admission import UPSTREAM, Desk, Holder, MovableLimit, turns
 from tests.support.virtual_time import run
 
 
@@ -216,6 +217,101 @@ def test_a_raised_limit_serves_virtual_places() -> None:
         desk.limit.seats = 2
         desk.controller.limit_changed()
         await asyncio.sleep(2)
+        assert desk.observer.of("would_shed") == []
+        await desk.close()
+
+    run(scenario())
+
+
+def test_requests_go_where_there_is_room_and_over_the_limit_where_least_is_taken() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        desk.controller.add_upstream("other", MovableLimit(3))
+        for name in "abcdefgh":
+            await desk.arrive(name)
+        seats = {one.name: one.in_flight for one in desk.controller.snapshot().upstreams}
+        assert seats == {UPSTREAM: 2, "other": 6}
+        await desk.close()
+
+    run(scenario())
+
+
+def test_an_upstream_that_moves_takes_what_would_be_taken_along() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=2, max_queue_depth=0, shadow=True)
+        desk.controller.add_upstream("other", MovableLimit(2))
+        for name in "abcd":
+            await desk.arrive(name)
+        desk.controller.serves(UPSTREAM, frozenset({"m1"}))
+        desk.controller.serves("other", frozenset({"m2"}))
+        assert desk.in_flight == 4
+        await desk.arrive("e", model="m2")
+        assert desk.observer.of("would_shed") == ["queue_full"]
+        for holder in desk.holders:
+            holder.finish()
+        await turns()
+        assert desk.in_flight == 0
+        for name in "fg":
+            await desk.arrive(name, model="m2")
+        assert desk.observer.of("would_shed") == ["queue_full"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_one_that_goes_is_empty_when_the_last_ghost_has_left_it() -> None:
+    async def scenario() -> None:
+        desk, empty = Desk(limit=1, shadow=True), []
+        first = await desk.arrive("a")
+        second = await desk.arrive("b")
+        await asyncio.sleep(1)
+        first.finish()  # b's ghost begins
+        await asyncio.sleep(1)
+        second.finish()  # and would have run until 3 s
+        await turns()
+        desk.controller.remove_upstream(UPSTREAM, lambda: empty.append(desk.loop.time()))
+        assert desk.in_flight == 0
+        await asyncio.sleep(5)
+        assert empty == [3.0]
+        desk.controller.add_upstream(UPSTREAM, MovableLimit(1))
+        await desk.arrive("c")
+        await desk.arrive("d", wait_s=0.0)
+        assert desk.observer.of("would_shed") == ["queue_timeout"]
+        await desk.close()
+
+    run(scenario())
+
+
+def test_the_limits_of_tokens_go_along_too() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=9, max_queue_depth=0, shadow=True)
+        desk.controller.remove_upstream(UPSTREAM)
+        budgets = TokenBudgets(kv_limit=10)
+        desk.controller.add_upstream("other", MovableLimit(9), budgets)
+        for _ in range(2):
+            request = AdmissionRequest(1, desk.loop.time() + 5, kv_tokens=6)
+            desk.holders.append(Holder(desk.controller, request))
+            await turns()
+        assert desk.observer.of("would_shed") == ["queue_full"]
+        assert desk.controller.snapshot().upstreams[0].kv_tokens == 12
+        await desk.close()
+        assert budgets.kv.taken == 0
+
+    run(scenario())
+
+
+def test_ghosts_that_wait_go_on_where_their_model_is_left() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        desk.controller.add_upstream("other", MovableLimit(1))
+        desk.controller.serves(UPSTREAM, frozenset({"m1"}))
+        desk.controller.serves("other", frozenset({"m1", "m2"}))
+        for name in "abcd":
+            await desk.arrive(name, model="m1")
+        desk.controller.remove_upstream(UPSTREAM)
+        for holder in desk.holders:
+            holder.finish()
+        await asyncio.sleep(6)
         assert desk.observer.of("would_shed") == []
         await desk.close()
 

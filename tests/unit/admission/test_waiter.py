@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.admission.ledger import Claim
+from proxy.admission.account import Claim
 from proxy.admission.outcome import Evicted, Reason, RefusalFacts
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
@@ -105,5 +105,22 @@ def test_a_task_that_was_cancelled_before_it_waits_leaves_at_once() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asyncio.create_task(cancelled_beforehand())
         assert len(left) == 1
+
+    run(scenario())
+
+
+def test_it_leaves_the_queue_that_it_has_moved_to() -> None:
+    left: list[Waiter] = []
+
+    async def scenario() -> None:
+        waiter = new_waiter(pytest.fail)
+        waiter.moves(3, left.append)
+        task = asyncio.create_task(waiter.outcome())
+        await turns()
+        task.cancel()
+        assert left == [waiter]
+        assert waiter.width == 3
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     run(scenario())

@@ -73,6 +73,31 @@ def test_where_there_are_no_seats_none_open() -> None:
     assert limit.seats == 0
 
 
+def test_a_probe_opens_one_seat_until_it_is_told_to_begin() -> None:
+    limit = SlowStart(FixedLimit(100))
+    limit.probe()
+    assert opening(limit, 0.0, 20) == [1] * 21
+    assert not limit.is_shut
+    limit.begin(30.0)
+    assert opening(limit, 30.0, 1) == [10, 19]
+
+
+def test_shut_it_has_no_seat_until_it_is_told_to_begin() -> None:
+    limit = SlowStart(FixedLimit(100))
+    limit.shut()
+    assert limit.is_shut
+    assert opening(limit, 0.0, 20) == [0] * 21
+    limit.begin(30.0)
+    assert not limit.is_shut
+    assert limit.seats == 10
+
+
+def test_a_probe_where_there_are_no_seats_opens_none() -> None:
+    limit = SlowStart(FixedLimit(0))
+    limit.probe()
+    assert limit.seats == 0
+
+
 def test_a_clock_that_goes_back_closes_nothing() -> None:
     limit = SlowStart(FixedLimit(100))
     limit.begin(100.0)

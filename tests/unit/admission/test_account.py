@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from proxy.admission.account import Account, Claim, Emptying
+from proxy.admission.outcome import Reason
+from proxy.admission.token_budget import TokenBudgets
+from tests.support.admission import MovableLimit
+
+
+def test_seats_are_counted_as_they_are_taken() -> None:
+    account = Account("a", MovableLimit(4))
+    assert account.take(3, 0, 0) == Claim("a", 3)
+    assert account.taken == 3
+    assert account.free_share() == 0.25
+
+
+def test_no_request_takes_more_than_the_limit_can_ever_be() -> None:
+    account = Account("a", MovableLimit(1, ceiling=8))
+    assert account.take(20, 0, 0) == Claim("a", 8)
+
+
+def test_what_is_taken_above_a_limit_counts_below_nothing() -> None:
+    limit = MovableLimit(4)
+    account = Account("a", limit)
+    account.take(4, 0, 0)
+    limit.seats = 2
+    assert account.free_share() == -1.0
+    limit.seats = 0
+    assert account.free_share() == -4.0
+
+
+def test_tokens_are_counted_only_where_they_are_told() -> None:
+    account = Account("a", MovableLimit(9), TokenBudgets(prefill_limit=100, kv_limit=200))
+    assert account.has_tokens(75, 200)
+    assert account.take(1, 70, 150) == Claim("a", 1, 70, 150)
+    assert not account.has_tokens(31, 0)
+    assert not account.has_tokens(0, 51)
+    assert account.has_tokens(0, 0)
+    assert account.take(1, 0, 0) == Claim("a", 1)
+
+
+def test_what_must_come_free_are_seats_or_those_that_hold_the_tokens() -> None:
+    account = Account("a", MovableLimit(10), TokenBudgets(kv_limit=1000))
+    for _ in range(8):
+        account.take(1, 0, 100)
+    assert account.emptying(4, 0) == Emptying(8, 6.0)
+    assert account.emptying(1, 600) == Emptying(8, 4.0)
+
+
+def test_it_is_empty_when_neither_a_request_nor_a_ghost_is_there() -> None:
+    account = Account("a", MovableLimit(1))
+    assert account.is_empty
+    account.take(1, 0, 0)
+    assert not account.is_empty
+    account.taken = 0
+    account.ghost = Account("a", account.limit)
+    account.ghost.take(1, 0, 0)
+    assert not account.is_empty
+    account.ghost.taken = 0
+    assert account.is_empty
+
+
+def test_it_shows_what_is_taken_and_whether_anything_is_granted() -> None:
+    account = Account("a", MovableLimit(4), TokenBudgets(prefill_limit=10, kv_limit=20))
+    account.take(2, 3, 5)
+    account.suspended_for = Reason.UPSTREAM_STALLED
+    seen = account.snapshot()
+    assert (seen.name, seen.in_flight, seen.limit, seen.suspended) == ("a", 2, 4, True)
+    assert (seen.prefill_tokens, seen.kv_tokens) == (3, 5)
