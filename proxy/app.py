@@ -78,6 +78,7 @@ class Application:
         await self.engine_list.start()
         self.fleet.start()
         self.status.start()
+        await self.fleet.until_seen()
 
     def begin_drain(self) -> None:
         """From now on nothing new is admitted; those who wait are told at once."""

@@ -30,6 +30,7 @@ from proxy.telemetry.trace_file import TraceFile
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
     from proxy.edge.records import RecordSink
 
@@ -55,7 +56,7 @@ _GC_THRESHOLDS = (20_000, 20, 50)
     "--exit-with-stdin", is_flag=True, hidden=True
 )  # for `sluice demo`, which may be killed
 def serve(beside: str | None, exit_with_stdin: bool, overrides: dict[str, Any]) -> None:
-    """Run the gateway in front of a vLLM server.
+    """Run the gateway in front of a vLLM server, or several.
 
     Every setting is an environment variable (SLUICE_...); flags beat the environment, which beats
     a .env file. docs/settings.md lists them all.
@@ -63,6 +64,7 @@ def serve(beside: str | None, exit_with_stdin: bool, overrides: dict[str, Any]) 
     \b
     Examples:
       SLUICE_MAX_NUM_SEQS=64 sluice serve --upstream-urls http://127.0.0.1:8000
+      sluice serve --upstream-urls http://gpu-1:8000,http://gpu-2:8000 --max-num-seqs 64
       sluice serve --upstream sim --port 9000
     """
     if exit_with_stdin:
@@ -95,6 +97,8 @@ def _in_front_of_simulator(overrides: dict[str, Any], stack: ExitStack) -> dict[
     if not given_fields(overrides) & {"max_num_seqs", "max_in_flight"}:
         overrides = {**overrides, "max_num_seqs": _SIMULATED_MAX_NUM_SEQS}
     settings = load_settings(overrides)
+    if settings.upstreams_file is not None:
+        raise click.UsageError("'--upstream sim' and SLUICE_UPSTREAMS_FILE name engines; give one.")
     max_num_seqs = settings.max_num_seqs or settings.max_in_flight + 1
     url = stack.enter_context(simulated_engine_beside(max_num_seqs))
     return {**overrides, "upstream_urls": url}
@@ -112,14 +116,15 @@ def _raise_descriptor_limit(settings: Settings) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    needed = descriptors_needed(settings)
+    engines = len(settings.upstream_urls)
+    needed = descriptors_needed(settings, engines)
     if hard != resource.RLIM_INFINITY and hard < needed:
         _log.warning(
             "only %d open files are allowed, but %d seats and %d waiting places need %d: "
             "raise it with 'ulimit -n' or LimitNOFILE=",
             hard,
-            settings.max_in_flight,
-            settings.max_queue_depth,
+            settings.max_in_flight * engines,
+            settings.places(engines),
             needed,
         )
 
@@ -144,8 +149,9 @@ async def _serve(
         ),
     )
     try:
-        application.start()
-        await server.run(*sockets, on_ready=lambda: _ready(settings, *sockets))
+        await application.start()
+        engines = list(application.fleet.engines)
+        await server.run(*sockets, on_ready=lambda: _ready(settings, engines, *sockets))
     finally:
         await application.stop()
 
@@ -161,7 +167,9 @@ def _record_sinks(
     return sinks
 
 
-def _ready(settings: Settings, public: socket.socket, admin: socket.socket) -> None:
+def _ready(
+    settings: Settings, engines: Sequence[str], public: socket.socket, admin: socket.socket
+) -> None:
     # What exists now lives as long as the process: the collector need not walk it again.
     gc.collect()
     gc.freeze()
@@ -173,11 +181,18 @@ def _ready(settings: Settings, public: socket.socket, admin: socket.socket) -> N
     host, port = _reachable(public)
     admin_host, admin_port = _reachable(admin)
     click.echo(
-        f"Sluice {__version__} serves http://{host}:{port} in front of {settings.upstream_url}: "
-        f"{settings.max_in_flight} seats, {settings.max_queue_depth} waiting places, "
+        f"Sluice {__version__} serves http://{host}:{port} in front of "
+        f"{_seats(settings, engines)}, {settings.places(len(engines))} waiting places, "
         f"{settings.queue_timeout:g} s at most in the queue\n"
         f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /healthz, /readyz"
     )
+
+
+def _seats(settings: Settings, engines: Sequence[str]) -> str:
+    each = settings.max_in_flight
+    if len(engines) == 1:
+        return f"{engines[0]}: {each} seats"
+    return f"{len(engines)} engines: {each} seats in each, {each * len(engines)} in all"
 
 
 def _reachable(bound: socket.socket) -> tuple[str, int]:
