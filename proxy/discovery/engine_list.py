@@ -30,7 +30,8 @@ class EngineList:
 
     `addresses` are those that are configured, or that the `file` named when it was first read; the
     file is watched from start() on. With a `resolver` a host name is as many engines as it has
-    addresses, and is looked up every `dns_interval_s`; `own_host` is this machine's name.
+    addresses, and is looked up every `dns_interval_s`; `own_host` is this machine's name. With
+    `by_address` an engine is called the same by every gateway, whatever it has seen before.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class EngineList:
         resolver: Resolver | None = None,
         dns_interval_s: float = 5.0,
         own_host: str = "",
+        by_address: bool = False,
     ) -> None:
+        self._by_address = by_address
         self._addresses = tuple(addresses)
         self._tell = tell
         self._told: Sequence[UpstreamAddress] | None = None
@@ -100,7 +103,11 @@ class EngineList:
         if self._resolver is None:
             raise RuntimeError("nobody to look a name up")
         return WatchedName(
-            address, self._resolver, self._dns_interval_s, changed=self._tell_if_changed
+            address,
+            self._resolver,
+            self._dns_interval_s,
+            self._tell_if_changed,
+            by_address=self._by_address,
         )
 
     async def _stop_all(self, names: Iterable[UpstreamAddress]) -> None:

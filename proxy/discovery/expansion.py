@@ -4,6 +4,9 @@ Names last: an engine keeps the name that it came with for as long as its addres
 one that was alone keeps the plain URL when a second one joins it, and of two the one that remains
 keeps its name with the address in it. An engine that takes another name would be another one to
 everybody: its running requests would be drained for nothing, its metrics would begin anew.
+
+Names that last depend on what was seen before. Gateways that share a limit have seen different
+things, and must call the same engine the same: theirs are by address, always.
 """
 
 from __future__ import annotations
@@ -41,9 +44,16 @@ def one_family(ips: Iterable[str]) -> list[str]:
 
 
 def engines_behind(
-    address: UpstreamAddress, ips: Collection[str], before: Sequence[UpstreamAddress] = ()
+    address: UpstreamAddress,
+    ips: Collection[str],
+    before: Sequence[UpstreamAddress] = (),
+    *,
+    by_address: bool = False,
 ) -> tuple[UpstreamAddress, ...]:
-    """The engines at a URL whose host has these addresses now, given those of `before`."""
+    """The engines at a URL whose host has these addresses now, given those of `before`.
+
+    `by_address`: the address is in the name of one that is alone, too.
+    """
     staying = {engine.ip: engine for engine in before if engine.ip in ips}
-    several = len(ips) > 1
+    several = by_address or len(ips) > 1
     return tuple(staying.get(ip) or address.at(ip, one_of_several=several) for ip in ips)

@@ -21,8 +21,12 @@ _FIRST_LOOK_S = 5.0
 
 
 class WatchedName:
-    """`engines` is empty before start(), and never after. `changed` is called when they change
-    later. A lookup that fails, or finds nothing, changes nothing."""
+    """`engines` is empty before start(). `changed` is called when they change after it. A lookup
+    that fails, or finds nothing, changes nothing.
+
+    `by_address`: one that is alone has its address in its name, too; and while the address is not
+    known there is none, for others may know it.
+    """
 
     def __init__(
         self,
@@ -30,7 +34,10 @@ class WatchedName:
         resolver: Resolver,
         interval_s: float,
         changed: Callable[[], None],
+        *,
+        by_address: bool = False,
     ) -> None:
+        self._by_address = by_address
         self.engines: tuple[UpstreamAddress, ...] = ()
         self._address = address
         self._resolver = resolver
@@ -40,14 +47,15 @@ class WatchedName:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when the name has been looked up, or could not be within 5 s. It is one engine
-        then, whose address is looked up by whoever connects to it."""
+        """Returns when the name has been looked up, or could not be within 5 s. In that case it is
+        one engine, whose address is looked up by whoever connects to it."""
         try:
             async with asyncio.timeout(_FIRST_LOOK_S):
                 await self._look()
         except TimeoutError:
             self._failed(f"no answer within {_FIRST_LOOK_S:g} s")
-        self.engines = self.engines or (self._address,)
+        if not (self.engines or self._by_address):
+            self.engines = (self._address,)
         self._task = asyncio.create_task(self._watch(), name=f"look up {self._address.host}")
 
     async def stop(self) -> None:
@@ -82,7 +90,7 @@ class WatchedName:
         return self._found(ips)
 
     def _found(self, ips: list[str]) -> bool:
-        engines = engines_behind(self._address, ips, self.engines)
+        engines = engines_behind(self._address, ips, self.engines, by_address=self._by_address)
         if engines == self.engines:
             return False
         self.engines = engines
@@ -103,10 +111,11 @@ class WatchedName:
         if trouble == self._trouble:
             return
         self._trouble = trouble
-        known = ", ".join(engine.ip or "its name" for engine in self.engines)
+        unknown = "no engine" if self._by_address else "its name"
+        known = ", ".join(engine.ip or unknown for engine in self.engines)
         _log.warning(
             "%s: its host cannot be looked up (%s); going on with %s",
             self._address,
             trouble,
-            known or "its name",
+            known or unknown,
         )

@@ -96,6 +96,13 @@ def test_a_name_that_was_not_known_at_first_is_whatever_it_turns_out_to_be() -> 
     assert PLAIN not in map(str, engines_behind(URL, ["10.0.0.1", "10.0.0.2"], [URL]))
 
 
+def test_by_address_a_name_does_not_depend_on_what_was_before() -> None:
+    alone = engines_behind(URL, ["10.0.0.1"], by_address=True)
+    both = engines_behind(URL, ["10.0.0.1", "10.0.0.2"], alone, by_address=True)
+    assert [str(one) for one in alone] == [f"{PLAIN}#10.0.0.1"]
+    assert both == engines_behind(URL, ["10.0.0.1", "10.0.0.2"], by_address=True)
+
+
 def test_no_two_engines_ever_have_one_name() -> None:
     pool = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     answers = [[ip for bit, ip in enumerate(pool) if mask >> bit & 1] for mask in range(1, 8)]

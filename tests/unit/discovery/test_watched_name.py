@@ -25,11 +25,14 @@ GONE = OSError(-2, "Name or service not known")
 class Watching:
     """A watched name, and the moments at which its engines changed."""
 
-    def __init__(self, resolver: ScriptedResolver) -> None:
+    def __init__(self, resolver: ScriptedResolver, *, by_address: bool = False) -> None:
         self.resolver = resolver
         self.changes: list[float] = []
         url = UpstreamAddress.parse(PLAIN)
-        self.name = WatchedName(url, resolver, 5.0, lambda: self.changes.append(now()))
+        self.name = WatchedName(url, resolver, 5.0, self._changed, by_address=by_address)
+
+    def _changed(self) -> None:
+        self.changes.append(now())
 
     @property
     def engines(self) -> list[str]:
@@ -37,8 +40,10 @@ class Watching:
 
 
 @contextlib.asynccontextmanager
-async def watching(answer: list[str] | OSError | None) -> AsyncIterator[Watching]:
-    watched = Watching(ScriptedResolver(vllm=answer))
+async def watching(
+    answer: list[str] | OSError | None, *, by_address: bool = False
+) -> AsyncIterator[Watching]:
+    watched = Watching(ScriptedResolver(vllm=answer), by_address=by_address)
     await watched.name.start()
     try:
         yield watched
@@ -107,6 +112,19 @@ def test_a_name_that_is_not_known_at_the_start_is_one_engine_until_it_is() -> No
             watched.resolver.answers["vllm"] = ["10.0.0.1", "10.0.0.2"]
             await asyncio.sleep(5.5)
             assert watched.engines == [ONE, TWO]
+
+    run(scenario())
+
+
+def test_by_address_a_name_that_is_not_known_is_nobody() -> None:
+    """Another gateway may know the address, and count its seats under the name with it."""
+
+    async def scenario() -> None:
+        async with watching(GONE, by_address=True) as watched:
+            assert watched.engines == []
+            watched.resolver.answers["vllm"] = ["10.0.0.1"]
+            await asyncio.sleep(5.5)
+            assert watched.engines == [ONE]
 
     run(scenario())
 
