@@ -36,9 +36,10 @@ class Client:
         self.address = str(address)
         self.closed_at: float | None = None
         self._close_s = close_s
+        self.moves: list[str] = []
 
     def move(self, address: UpstreamAddress) -> None:
-        self.address = str(address)
+        self.moves.append(address.ip)
 
     async def aclose(self) -> None:
         await asyncio.sleep(self._close_s)
@@ -401,6 +402,43 @@ def test_tokens_are_metered_only_where_a_token_limit_is_set() -> None:
         assert Stand().fleet.meter is None
         assert Stand(max_prefill_tokens=1000).fleet.meter is not None
         assert Stand(max_kv_tokens="auto").fleet.meter is not None
+
+    run(scenario())
+
+
+def test_one_that_has_moved_is_the_same_engine_at_another_address(network: Network) -> None:
+    async def scenario() -> None:
+        former, present = network.serve("10.0.0.1"), network.serve("10.0.0.2")
+        vllm = UpstreamAddress.parse("http://vllm")
+        stand = Stand(poll=True)
+        stand.fleet.set([vllm.at("10.0.0.1")])
+        stand.fleet.start()
+        await stand.ask()
+        await asyncio.sleep(2)
+        asked = len(former.asked)
+        stand.fleet.set([vllm.at("10.0.0.2")])
+        await asyncio.sleep(2)
+        assert stand.seats() == {"vllm": 1}
+        assert [client.moves for client in stand.clients] == [["10.0.0.2"]]
+        assert stand.fleet.engines["http://vllm"].address.ip == "10.0.0.2"
+        assert len(former.asked) == asked
+        assert {request.headers["host"] for request in present.asked} == {"vllm"}
+        await stand.close()
+
+    run(scenario())
+
+
+def test_one_that_comes_back_elsewhere_has_moved_too() -> None:
+    async def scenario() -> None:
+        vllm, other = UpstreamAddress.parse("http://vllm"), UpstreamAddress.parse("http://b")
+        stand = Stand()
+        stand.fleet.set([vllm.at("10.0.0.1")])
+        await stand.ask()
+        stand.fleet.set([other])
+        stand.fleet.set([other, vllm.at("10.0.0.2")])
+        assert stand.seats() == {"b": 0, "vllm": 1}
+        assert stand.clients[0].moves == ["10.0.0.2"]
+        await stand.close()
 
     run(scenario())
 
