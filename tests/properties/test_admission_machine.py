@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ from hypothesis.stateful import (
 from proxy.admission.controller import AdmissionController
 from proxy.admission.outcome import Evicted, Reason, Refused, Rejected
 from proxy.admission.permit import Ending, Permit
+from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.request import AdmissionRequest
 from tests.support.admission import MovableLimit
 from tests.support.virtual_time import VirtualTimeLoop, settle
@@ -175,7 +177,14 @@ class AdmissionMachine(RuleBasedStateMachine):
         limits = {name: MovableLimit(n) for name, n in zip(UPSTREAM_NAMES, seats, strict=False)}
         self.model = Model(limits, max_queue_depth)
         self.model.clock = self.loop.time
-        self.controller = AdmissionController(limits, max_queue_depth, self.loop.time, self.model)
+        dice = random.Random(0)  # a run that is run again must go the same way
+        self.controller = AdmissionController(
+            limits,
+            max_queue_depth,
+            self.loop.time,
+            self.model,
+            new_placement=lambda: Roomiest(dice),
+        )
 
     # What happens
 

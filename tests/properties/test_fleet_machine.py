@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import random
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from proxy.admission.controller import AdmissionController
 from proxy.admission.outcome import Evicted, Reason, Refused, Rejected
 from proxy.admission.permit import Ending, Permit
+from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.request import AdmissionRequest
 from tests.properties.test_admission_machine import Visitor
 from tests.support.admission import MovableLimit
@@ -116,8 +118,14 @@ class FleetMachine(RuleBasedStateMachine):
         self.failures: list[dict[str, object]] = []
         self.loop.set_exception_handler(lambda _, context: self.failures.append(context))
         self.model = self.new_model()
+        dice = random.Random(0)  # a run that is run again must go the same way
         self.controller = AdmissionController(
-            {}, max_queue_depth, self.loop.time, self.model, shadow=self.shadow
+            {},
+            max_queue_depth,
+            self.loop.time,
+            self.model,
+            shadow=self.shadow,
+            new_placement=lambda: Roomiest(dice),
         )
         self.removals = 0
         self.due: dict[str, int] = {}

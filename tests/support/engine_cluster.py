@@ -20,7 +20,7 @@ import httpx
 from proxy import engine_fleet
 from proxy.upstream.errors import UpstreamConnectError
 from proxy.vllm.poller import EnginePoller
-from tests.support.engine_transport import refused
+from tests.support.engine_transport import ok, refused, status
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import ScriptedApp
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from proxy.upstream.address import UpstreamAddress
     from proxy.upstream.port import UpstreamRequest
+    from tests.support.engine_transport import Answering
     from tests.support.in_memory_upstream import InMemoryResponse
 
 
@@ -46,10 +47,14 @@ class EngineHost:
         self.is_dead = False
         self.refuses_requests = False
 
-    def poll(self, path: str) -> httpx.Response:
+    def answer_to(self, path: str) -> Answering:
+        """What a poller hears."""
+        if self.is_dead:
+            return refused
         if path == "/v1/models":
-            return httpx.Response(200, json={"data": [{"id": model} for model in self.models]})
-        return httpx.Response(200 if path == "/health" else 404)
+            page = {"data": [{"id": model} for model in self.models]}
+            return ok(json.dumps(page).encode())
+        return ok() if path == "/health" else status(404)
 
 
 class EngineCluster(httpx.AsyncBaseTransport):
@@ -97,9 +102,7 @@ class EngineCluster(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         host = self.hosts[request.url.host.removesuffix(".test")]
-        if host.is_dead:
-            return await refused(request)
-        return host.poll(request.url.path)
+        return await host.answer_to(request.url.path)(request)
 
 
 def with_pollers(cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch) -> None:

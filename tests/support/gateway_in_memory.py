@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.telemetry.request_record import RequestRecord
     from proxy.upstream.port import UpstreamTimeouts
     from tests.support.asgi_transport import App, AsgiExchange, Headers, Response, Upload
+    from tests.support.engine_cluster import EngineCluster
 
 ENGINE_URL = "http://engine.test"
 _SMALL = {"max_in_flight": 2, "max_queue_depth": 4}
@@ -64,7 +65,7 @@ class Sluice:
     """The running gateway, its clients' side, and its engine's."""
 
     application: Application
-    upstream: InMemoryUpstream
+    upstream: InMemoryUpstream | EngineCluster
     client: AsgiClient
     records: list[RequestRecord]
     started: int = field(default=0, init=False)
@@ -190,15 +191,16 @@ async def gateway(
     engine: App,
     *,
     timeouts: UpstreamTimeouts | None = None,
-    upstream: InMemoryUpstream | None = None,
+    upstream: InMemoryUpstream | EngineCluster | None = None,
+    poll: bool = False,
     **values: object,
 ) -> AsyncIterator[Sluice]:
     """`values` are settings; `timeouts` those towards the engine; `upstream` instead of the usual
-    way to it."""
+    way to it. Engines are asked how they are only if `poll`."""
     upstream = upstream or InMemoryUpstream(engine, timeouts)
     sink = RecordList()
     clock = asyncio.get_running_loop().time
-    application = build(settings(**values), [sink], upstream, poll_engines=False, clock=clock)
+    application = build(settings(**values), [sink], upstream, poll_engines=poll, clock=clock)
     sluice = Sluice(application, upstream, AsgiClient(application.public), sink.records)
     await application.start()
     yield sluice
