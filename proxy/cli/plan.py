@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from proxy.cli.plan_inputs import read_request, read_traffic
-from proxy.cli.plan_objects import plan_object, running_object
-from proxy.cli.plan_pages import print_plan, print_running
-from proxy.cli.plan_running import read_running
-from proxy.vllm.launch_plan.compose_file import FIRST_WORDS, compose_file
-from proxy.vllm.launch_plan.plan import make_plan
 from proxy.vllm.launch_plan.plan_request import DEFAULT_HEADROOM
-from proxy.vllm.launch_plan.problem import NotModelledError, PlanError
-from proxy.vllm.launch_plan.remedies import remedies
-from proxy.vllm.launch_plan.running_engine import judge_fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.vllm.launch_plan.plan import LaunchPlan
-
-_BAD_INPUT, _DOES_NOT_FIT, _NOT_KNOWN = 2, 3, 4
 _WHOLE = click.IntRange(min=1)
 _SHARE = click.FloatRange(0, 1, min_open=True)
 
@@ -42,7 +28,7 @@ _OPTIONS = (
     click.option("--quantization", help="fp8, awq, gptq, bitsandbytes...; the file's own counts."),
     click.option("--kv-cache-dtype", help="auto, fp8..."),
     click.option("--weights", help="What all weights take, as 15.2GiB, where that is known."),
-    click.option("--gpu-memory", "--gpu", help="Of one card, as 80GiB, or a card: H100, A100-80G."),
+    click.option("--gpu", "--gpu-memory", "gpu_memory", help="H100, A100-80G, or a size as 80GiB."),
     click.option("--gpus", type=_WHOLE, help="Cards.  [default: what the parallel sizes need]"),
     click.option("--tensor-parallel", "--tensor-parallel-size", type=_WHOLE),
     click.option("--pipeline-parallel", "--pipeline-parallel-size", type=_WHOLE),
@@ -63,9 +49,9 @@ _OPTIONS = (
     click.option("--from", "source", metavar="FILE|URL",
                  help="A start-up log, a metrics page or the URL of a running engine."),
     click.option("--max-in-flight", type=_WHOLE, envvar="SLUICE_MAX_IN_FLIGHT",
-                 help="With --from: the limit to judge.  [default: SLUICE_MAX_IN_FLIGHT]"),
+                 help="The limit to judge.  [default: with --from SLUICE_MAX_IN_FLIGHT]"),
     click.option("--compose", is_flag=False, flag_value="-", metavar="[FILE]",
-                 help="Write a compose file; without FILE print it, and nothing else."),
+                 help="Write a compose file; without FILE print it, alone or in the --json."),
     click.option("--explain", is_flag=True, help="Print each formula with its numbers."),
     click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables."),
 )  # fmt: skip
@@ -89,7 +75,7 @@ def plan(ctx: click.Context, /, model_path: str | None, **given: Any) -> None:  
     With --from, says what an engine that has started really got, and whether the limit fits it.
 
     \b
-    Exit code: 0 it fits, 2 bad input, 3 it does not fit,
+    Exit code: 0 it fits, 2 bad input, 3 it or --max-in-flight does not,
     4 not enough is known (Mamba layers, a log without the KV cache).
 
     \b
@@ -101,81 +87,16 @@ def plan(ctx: click.Context, /, model_path: str | None, **given: Any) -> None:  
       sluice plan --from http://gpu-host:8000 --prompt-tokens 800,6000 --output-tokens 200,900
       sluice plan config.json --gpu H100 --compose compose.yaml
     """
+    from proxy.cli.plan_answer import answer  # noqa: PLC0415 - for its help nobody waits for this
+
     if model_path is not None and given["model"] is not None:
         raise click.UsageError("the model is given twice: MODEL and --model")
     given["model"] = model_path or given["model"]
-    try:
-        code = _judge_running(given) if given["source"] else _plan_launch(given)
-    except PlanError as error:
-        _refuse(ctx, error, given["as_json"])
-    ctx.exit(code)
+    # A gateway's own setting says nothing of an engine that is only planned.
+    if not given["source"] and not _is_typed(ctx, "max_in_flight"):
+        given["max_in_flight"] = None
+    ctx.exit(answer(given))
 
 
-def _refuse(ctx: click.Context, error: PlanError, as_json: bool) -> NoReturn:
-    if as_json:
-        click.echo(json.dumps({"fits": None, "error": str(error)}, indent=2))
-    else:
-        click.echo(f"error: {error}", err=True)
-    ctx.exit(_NOT_KNOWN if isinstance(error, NotModelledError) else _BAD_INPUT)
-
-
-def _plan_launch(given: dict[str, Any]) -> int:
-    made = make_plan(read_request(given))
-    cures = () if made.fits else remedies(made)
-    if made.fits and given["compose"] is not None and not _write_compose(made, given["compose"]):
-        return 0
-    if given["as_json"]:
-        click.echo(json.dumps(plan_object(made, cures), indent=2))
-    else:
-        spare = (given["gpus"] or 0) - made.request.placement.cards
-        print_plan(made, cures, explain=given["explain"], spare=max(0, spare))
-    return 0 if made.fits else _DOES_NOT_FIT
-
-
-def _write_compose(made: LaunchPlan, target: str) -> bool:
-    """Whether anything else is to be printed."""
-    if target == "-":
-        click.echo(compose_file(made), nl=False)
-        _note_on_model(made.request.model)
-        return False
-    try:
-        if not _is_ours(Path(target)):
-            raise PlanError(f"--compose {target}: there is another file, which is left as it is")
-        Path(target).write_text(compose_file(made))
-    except OSError as error:
-        raise PlanError(f"--compose {target}: {error.strerror or error}") from None
-    _note_on_model(made.request.model)
-    return True
-
-
-def _note_on_model(model: str) -> None:
-    if model == "MODEL" or Path(model).exists():
-        click.echo(
-            f"note: a container finds no model at {model!r}: name it as on Hugging Face with "
-            "--model-name, or mount its folder there",
-            err=True,
-        )
-
-
-def _is_ours(path: Path) -> bool:
-    """A compose file of an earlier plan, a new one, or a device: anything else took work."""
-    if path.exists() and not path.is_file():
-        return True
-    try:
-        with path.open("rb") as opened:
-            first = opened.read(len(FIRST_WORDS))
-    except FileNotFoundError:
-        return True
-    return first in (b"", FIRST_WORDS.encode())
-
-
-def _judge_running(given: dict[str, Any]) -> int:
-    if given["model"] is not None:
-        raise PlanError("--from and a model exclude each other")
-    engine = read_running(given["source"], os.environ.get("SLUICE_UPSTREAM_API_KEY"))
-    fit = judge_fit(engine, given["max_in_flight"], given["headroom"], read_traffic(given))
-    if given["as_json"]:
-        click.echo(json.dumps(running_object(engine, fit), indent=2))
-    else:
-        print_running(engine, fit)
-    return {True: 0, False: _DOES_NOT_FIT, None: _NOT_KNOWN}[fit.fits]
+def _is_typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE

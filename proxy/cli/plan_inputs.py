@@ -55,7 +55,7 @@ def read_request(given: Mapping[str, Any]) -> PlanRequest:
     kv_dtype = given["kv_cache_dtype"] or "auto"
     card_text = given["gpu_memory"]
     if card_text is None:
-        raise PlanError("--gpu-memory is needed: a size as 80GiB, or a card as H100 or A100-80G")
+        raise PlanError("--gpu is needed: a card as H100 or A100-80G, or a size as 80GiB")
     return PlanRequest(
         model=_name(given, shape),
         shape=shape,

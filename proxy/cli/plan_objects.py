@@ -10,12 +10,19 @@ from proxy.vllm.launch_plan.launch_flags import launch_command, launch_flags
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from proxy.vllm.launch_plan.limit_fit import LimitFit
     from proxy.vllm.launch_plan.plan import LaunchPlan
     from proxy.vllm.launch_plan.remedies import Remedy
     from proxy.vllm.launch_plan.running_engine import Fit, RunningEngine
 
 
-def plan_object(plan: LaunchPlan, cures: Sequence[Remedy]) -> dict[str, Any]:
+def plan_object(
+    plan: LaunchPlan,
+    cures: Sequence[Remedy],
+    limit: LimitFit | None = None,
+    compose: str | None = None,
+) -> dict[str, Any]:
+    """`compose`: the text of the compose file, where it is to be printed."""
     return {
         "fits": plan.fits,
         "why_not": None if plan.fits else misfit(plan),
@@ -29,6 +36,7 @@ def plan_object(plan: LaunchPlan, cures: Sequence[Remedy]) -> dict[str, Any]:
             "command": launch_command(plan) if plan.fits else None,
         },
         "sluice": plan.limits.environment() if plan.fits else None,
+        "max_in_flight": _limit(limit),
         "service_time_s": plan.service.mean_s if plan.service else None,
         "warnings": list(warnings(plan)),
         "assumptions": list(assumptions(plan)),
@@ -40,7 +48,14 @@ def plan_object(plan: LaunchPlan, cures: Sequence[Remedy]) -> dict[str, Any]:
             {"what": each.what, "formula": each.formula, "numbers": each.numbers}
             for each in steps(plan)
         ],
+        "compose": compose,
     }
+
+
+def _limit(limit: LimitFit | None) -> dict[str, Any] | None:
+    if limit is None:
+        return None
+    return {"value": limit.max_in_flight, "fits": limit.fits, "why": limit.why}
 
 
 def _model(plan: LaunchPlan) -> dict[str, Any]:

@@ -15,12 +15,20 @@ from proxy.vllm.launch_plan.launch_flags import launch_command, launch_flags
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from proxy.vllm.launch_plan.limit_fit import LimitFit
     from proxy.vllm.launch_plan.plan import LaunchPlan
     from proxy.vllm.launch_plan.remedies import Remedy
     from proxy.vllm.launch_plan.running_engine import Fit, RunningEngine
 
 
-def print_plan(plan: LaunchPlan, cures: Sequence[Remedy], *, explain: bool, spare: int) -> None:
+def print_plan(
+    plan: LaunchPlan,
+    cures: Sequence[Remedy],
+    *,
+    explain: bool,
+    spare: int,
+    limit: LimitFit | None = None,
+) -> None:
     """`spare`: cards that were given and are not used by one engine."""
     console = Console(highlight=False)
     console.print(_pairs(_memory(plan)))
@@ -36,6 +44,8 @@ def print_plan(plan: LaunchPlan, cures: Sequence[Remedy], *, explain: bool, spar
         )
     console.print(_pairs([("warning", text) for text in noted]) if noted else "")
     _print_answer(console, plan, cures)
+    if limit is not None:
+        console.print(Text(limit.said, style="bold"), soft_wrap=True)
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> Table:

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 from proxy.upstream.address import UpstreamAddress
 from proxy.vllm.doctor.blocks import read_blocks
 from proxy.vllm.doctor.intake import Intake
+from proxy.vllm.gateway_page import is_gateway
 from proxy.vllm.inspection import inspect_engine
 from proxy.vllm.launch_plan.problem import NotModelledError, PlanError
 from proxy.vllm.launch_plan.running_engine import RunningEngine, engine_of_log, engine_of_page
+from proxy.vllm.probe import NoAnswer, Probe
 from proxy.vllm.served_models import longest_model_len
 
 if TYPE_CHECKING:
     from proxy.vllm.doctor.evidence import Findings
 
 _PATHS = ("/metrics", "/v1/models", "/health")
+_TIMEOUT_S = 5.0
+_LONGEST_PAGE = 4 << 20
 
 
 def read_running(source: str, api_key: str | None) -> RunningEngine:
@@ -41,11 +45,18 @@ def _engine_in(path: Path) -> RunningEngine:
         raise PlanError(f"{path}: {problem}")
     engine = engine_of(intake.findings(), str(path))
     if engine is None or engine.kv_tokens is None:
+        if _is_of_sluice(intake.findings()):
+            raise PlanError(f"{path}: is a page of Sluice; give one of the engine behind it")
         raise NotModelledError(
             f"{path}: says nothing of a KV cache; a start-up log of vLLM has the line "
             f"'GPU KV cache size: N tokens', a metrics page vllm:cache_config_info"
         )
     return engine
+
+
+def _is_of_sluice(findings: Findings) -> bool:
+    lines = findings.metrics.evidence if findings.metrics else ()
+    return any(line.text.startswith("sluice_") for line in lines)
 
 
 def engine_of(findings: Findings, source: str) -> RunningEngine | None:
@@ -59,6 +70,12 @@ def engine_of(findings: Findings, source: str) -> RunningEngine | None:
     return None
 
 
+async def is_sluice(address: str) -> bool:
+    async with Probe(address) as probe:
+        answer = await probe.get("/metrics", _TIMEOUT_S, _LONGEST_PAGE)
+    return not isinstance(answer, NoAnswer) and is_gateway(answer.body or b"")
+
+
 def _engine_at(url: str, api_key: str | None) -> RunningEngine:
     for path in _PATHS:
         url = url.removesuffix(path)
@@ -67,6 +84,8 @@ def _engine_at(url: str, api_key: str | None) -> RunningEngine:
     except ValueError as error:
         raise PlanError(f"{url}: {error}") from None
     report = asyncio.run(inspect_engine(address, api_key))
+    if report.kv_cache_tokens is None and asyncio.run(is_sluice(address)):
+        raise PlanError(f"{url}: this is Sluice; give the URL of the engine behind it")
     if not report.up:
         raise PlanError(f"{url}: the engine is not up: {report.reason}")
     if report.kv_cache_tokens is None:

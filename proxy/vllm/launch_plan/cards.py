@@ -105,12 +105,10 @@ def parse_card(text: str) -> Card:
     if card is not None:
         return card
     if _SIZE.fullmatch(text):
-        return Card(text.strip(), parse_size(text, "--gpu-memory", "; or name a card, as H100"))
+        return Card(text.strip(), parse_size(text, "--gpu", "; or name a card, as H100"))
     near = difflib.get_close_matches(_key(text), list(_BY_KEY), n=1, cutoff=0.5)
     hint = f"; did you mean {_BY_KEY[near[0]].name}?" if near else ""
-    raise PlanError(
-        f"--gpu-memory {text!r}: no size, as 80GiB, and no card that is known here{hint}"
-    )
+    raise PlanError(f"--gpu {text!r}: no size, as 80GiB, and no card that is known here{hint}")
 
 
 def parse_size(text: str, option: str, hint: str = "") -> int:

@@ -60,10 +60,11 @@ def test_what_is_not_modelled_exits_4() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((LLAMA,), "--gpu-memory is needed"),
+        ((LLAMA,), "--gpu is needed"),
+        ((LLAMA, "--gpu", "H101"), "--gpu 'H101': no size"),
         (("--gpu", "H100"), "no model: give its config.json, or --layers"),
         (("missing.json", "--gpu", "H100"), "missing.json: No such file"),
-        ((LLAMA, "--gpu", "80"), "no unit"),
+        ((LLAMA, "--gpu", "80"), "--gpu '80': no unit"),
         ((LLAMA, "--gpu", "H100", "--tensor-parallel", "3"), "cannot be divided"),
         ((LLAMA, "--gpu", "H100", "--gpus", "2", "--tensor-parallel", "4"), "--gpus says 2"),
         ((LLAMA, "--gpu", "H100", "--prompt-tokens", "5"), "needed together"),
@@ -91,6 +92,43 @@ def test_a_compose_file_alone_can_be_piped() -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("# Made by `sluice plan`")
     assert result.stdout.rstrip().endswith("huggingface:")
+
+
+def test_with_json_the_compose_file_is_in_the_object(tmp_path: Path) -> None:
+    alone = invoke(LLAMA, "--gpu", "H100", "--compose").stdout
+    assert as_json(LLAMA, "--gpu", "H100", "--compose", "-")["compose"] == alone
+    written = as_json(LLAMA, "--gpu", "H100", "--compose", str(tmp_path / "compose.yaml"))
+    assert written["compose"] is None
+    assert (tmp_path / "compose.yaml").read_text() == alone
+
+
+@pytest.mark.parametrize(
+    ("seats", "code", "said"), [("16", 0, "=16 fits: "), ("2000", 3, "=2000 does NOT fit: ")]
+)
+def test_a_limit_in_mind_is_judged_without_a_running_engine_too(
+    seats: str, code: int, said: str
+) -> None:
+    result = invoke(LLAMA, "--gpu", "H100", *LENGTHS, "--max-in-flight", seats)
+    assert result.exit_code == code
+    assert said in result.stdout.splitlines()[-1]
+    made = as_json(LLAMA, "--gpu", "H100", *LENGTHS, "--max-in-flight", seats)
+    assert made["fits"] is True
+    assert (made["max_in_flight"]["value"], made["max_in_flight"]["fits"]) == (int(seats), not code)
+
+
+def test_a_gateways_own_setting_does_not_judge_an_engine_that_is_only_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLUICE_MAX_IN_FLIGHT", "2000")
+    assert invoke(LLAMA, "--gpu", "H100").exit_code == 0
+    assert as_json(LLAMA, "--gpu", "H100")["max_in_flight"] is None
+
+
+def test_a_piped_compose_file_is_nothing_but_itself_and_the_limit_is_judged_beside_it() -> None:
+    result = invoke(LLAMA, "--gpu", "H100", "--compose", "-", "--max-in-flight", "2000")
+    assert result.exit_code == 3
+    assert result.stdout.rstrip().endswith("huggingface:")
+    assert "does NOT fit" in result.stderr
 
 
 def test_a_compose_file_can_be_written(tmp_path: Path) -> None:
