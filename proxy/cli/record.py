@@ -37,6 +37,9 @@ _BAD_OUTPUT = 2
 _NOTHING = 1
 _SIM_TIMEOUT_S = 2.0
 _METRICS = re.compile(r"/metrics/?$")
+_ADMIN, _ADMIN_DEFAULTS = "http://{}:{}", ("127.0.0.1", "8081")
+# A listener on every interface has no address that one could connect to.
+_REACHABLE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,14 @@ def _url(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
         return str(UpstreamAddress.parse(_METRICS.sub("", value.split(",")[0].strip())))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+def _admin_listener() -> str:
+    """Of the gateway that the same environment starts."""
+    host = os.environ.get("SLUICE_ADMIN_HOST") or _ADMIN_DEFAULTS[0]
+    port = os.environ.get("SLUICE_ADMIN_PORT") or _ADMIN_DEFAULTS[1]
+    host = _REACHABLE.get(host, host)
+    return _ADMIN.format(f"[{host}]" if ":" in host else host, port)
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
@@ -82,9 +93,11 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--sluice",
     "gateway",
-    default="http://127.0.0.1:8081",
+    default=_admin_listener,
+    show_default=_ADMIN.format(*_ADMIN_DEFAULTS),
     callback=_url,
-    help="Admin listener of Sluice, whose /metrics is read; '' for none.",
+    help="Admin listener of Sluice, whose /metrics is read; '' for none.  "
+    "[env: SLUICE_ADMIN_HOST, SLUICE_ADMIN_PORT]",
 )
 @click.option(
     "--gpu",

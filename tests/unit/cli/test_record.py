@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 from click.testing import CliRunner, Result
@@ -54,6 +54,16 @@ class Cards:
 
     def close(self) -> None:
         self.closed = True
+
+
+class Nobody:
+    """A probe that is not asked: the recorder is replaced."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
 
 
 def record(*arguments: str) -> Result:
@@ -135,6 +145,34 @@ def test_engine_and_gateway_are_asked_where_they_are_said_to_be(
     assert asked[0] is not None
     assert asked[1] is None
     assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "address"),
+    [
+        ("", "", "http://127.0.0.1:8081"),
+        ("", "9100", "http://127.0.0.1:9100"),
+        ("10.0.0.7", "9100", "http://10.0.0.7:9100"),
+        ("0.0.0.0", "8081", "http://127.0.0.1:8081"),
+        ("::", "8081", "http://[::1]:8081"),
+    ],
+)
+def test_the_gateway_is_asked_where_the_environment_puts_its_admin_listener(
+    host: str, port: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_ADMIN_HOST", host)
+    monkeypatch.setenv("SLUICE_ADMIN_PORT", port)
+    roots: list[str] = []
+    monkeypatch.setattr(command, "Probe", lambda root_url: roots.append(root_url) or Nobody())
+    CliRunner().invoke(sluice, ["record", "--engine", ""])
+    assert roots == [address]
+
+
+def test_an_admin_port_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICE_ADMIN_PORT", "eighty")
+    result = CliRunner().invoke(sluice, ["record", "--engine", ""])
+    assert result.exit_code == 2
+    assert "--sluice" in result.stderr
 
 
 def test_a_url_that_is_none_is_told() -> None:
