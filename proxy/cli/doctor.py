@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
-
 import click
-from rich.console import Console
-
-from proxy.cli.doctor_follow import follow
-from proxy.cli.doctor_page import as_object, print_diagnosis
-from proxy.cli.doctor_sources import is_url, take_in
-from proxy.vllm.doctor.diagnosis import diagnose
-from proxy.vllm.doctor.intake import Intake
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from proxy.vllm.doctor.evidence import Diagnosis
-
-_UNREADABLE = 2
-_EXITS = {False: 0, True: 3, None: 4}
 
 
 @click.command()
@@ -53,42 +35,7 @@ def doctor(ctx: click.Context, sources: tuple[str, ...], as_json: bool, watch: b
       kubectl logs --previous vllm-0 | sluice doctor --json - | jq .advice
       sluice doctor --follow vllm.log
     """
-    if watch:
-        _follow(ctx, sources, as_json=as_json)
-        return
-    intake = Intake()
-    unreadable: dict[str, str] = {}
-    for source in dict.fromkeys(sources):
-        problem = take_in(source, intake)
-        if problem:
-            unreadable[source] = problem
-            click.echo(f"error: {source}: {problem}", err=True)
-    diagnosis = diagnose(intake.findings())
-    nothing = len(unreadable) == len(set(sources))
-    if as_json:
-        click.echo(json.dumps(as_object(diagnosis, unreadable), indent=2))
-    elif not nothing:
-        print_diagnosis(Console(highlight=False), diagnosis)
-    ctx.exit(_UNREADABLE if nothing else _EXITS[diagnosis.oom])
+    from proxy.cli import doctor_answer  # noqa: PLC0415 - for its help nobody waits for this
 
-
-def _follow(ctx: click.Context, sources: Sequence[str], *, as_json: bool) -> None:
-    """In `--json` each report is an object on a line of its own."""
-    urls = [source for source in sources if is_url(source)]
-    if urls:
-        raise click.UsageError(f"--follow watches files and standard input, not {urls[0]}")
-    console = Console(highlight=False)
-
-    def report(diagnosis: Diagnosis) -> None:
-        if as_json:
-            click.echo(json.dumps(as_object(diagnosis, {})))
-        else:
-            print_diagnosis(console, diagnosis)
-            console.print()
-
-    try:
-        found = follow(sources, report, lambda line: click.echo(line, err=True))
-    except OSError as error:
-        click.echo(f"error: {error.filename}: {(error.strerror or str(error)).lower()}", err=True)
-        ctx.exit(_UNREADABLE)
-    ctx.exit(_EXITS[found])
+    do = doctor_answer.watch if watch else doctor_answer.answer
+    ctx.exit(do(tuple(dict.fromkeys(sources)), as_json=as_json))

@@ -11,6 +11,7 @@ from proxy.vllm.doctor.steps import (
     KV_COST,
     QUEUE_COST,
     fewer_sequences,
+    fewer_than_states,
     fp8_kv,
     free_the_card,
     lower_utilization,
@@ -75,6 +76,12 @@ def _weights(case: Case) -> Iterator[Advice]:
 def _no_kv(case: Case) -> Iterator[Advice]:
     if case.event:  # the planned cache could not be allocated: the plan was too large
         yield lower_utilization(case)
+        return
+    states = case.number("states")
+    if states:
+        yield fewer_than_states(int(states))
+        yield seats(int(states), "below --max-num-seqs, so that nothing waits inside")
+        yield raise_utilization(case, None)
         return
     kv = case.kv_bytes
     lacking = gib(1) - kv if kv is not None and kv <= 0 else None
@@ -277,6 +284,19 @@ def _shm(case: Case) -> Iterator[Advice]:
     )
 
 
+def _kernel_workspace(case: Case) -> Iterator[Advice]:
+    """Of what is no lack of memory only this has a setting."""
+    wanted = case.number("wanted")
+    if case.verdict.sign and case.verdict.sign.rule == "workspace of a kernel":
+        yield Advice(
+            "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE",
+            str(int(wanted * 2)) if wanted else None,
+            "the workspace holds less than a batch needs: twice what this one asked for",
+            "so much of the card, which the KV cache then lacks",
+        )
+        yield smaller_steps(case)
+
+
 _Remedy = Callable[[Case], Iterator[Advice]]
 _REMEDIES: MappingProxyType[Phase, _Remedy] = MappingProxyType(
     {
@@ -296,5 +316,6 @@ _REMEDIES: MappingProxyType[Phase, _Remedy] = MappingProxyType(
         Phase.FRAGMENTATION: _fragmented,
         Phase.HOST_MEMORY: _host,
         Phase.SHARED_MEMORY: _shm,
+        Phase.NOT_OOM: _kernel_workspace,
     }
 )

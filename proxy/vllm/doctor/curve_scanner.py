@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,26 +47,22 @@ class Card:
     moves: bool = False
 
 
-class CurveScanner:
+class MemoryScanner(ABC):
     """One file. `feed` takes any cut of its bytes, in UTF-8; findings may be asked at any time."""
 
     def __init__(self, file: str) -> None:
+        self.samples = 0
         self.figures = RecordedFigures()
         self._file = file
         self._lines = Lines()
-        self._reader = CurveReader()
         self._series: dict[int, MemorySeries] = {}
 
     def feed(self, block: bytes) -> None:
         for line in self._lines.feed(block):
-            self._take(self._reader.feed(line))
+            self._take(self._read(line))
 
     def close(self) -> None:
-        self._take(self._reader.close(self._lines.rest.decode(errors="replace")))
-
-    @property
-    def samples(self) -> int:
-        return self._reader.rows
+        self._take(self._rest(self._lines.rest.decode(errors="replace")))
 
     def cards(self) -> list[Card]:
         """In the order of their index; those whose memory nobody told are left out."""
@@ -77,12 +74,35 @@ class CurveScanner:
 
     def _take(self, samples: Iterable[MemorySample]) -> None:
         for sample in samples:
+            self.samples += 1
             self.figures.add(sample)
             if sample.gpu in self._series or len(self._series) < _MOST_GPUS:
                 self._series.setdefault(sample.gpu, MemorySeries()).add(sample)
 
+    @abstractmethod
+    def _read(self, line: str) -> Iterable[MemorySample]:
+        """A whole line."""
 
-def curve_findings(scanners: Iterable[CurveScanner]) -> CurveFindings | None:
+    @abstractmethod
+    def _rest(self, line: str) -> Iterable[MemorySample]:
+        """The end of the file, perhaps with a line that has no end."""
+
+
+class CurveScanner(MemoryScanner):
+    """nvidia-smi's CSV, or the file of `sluice record`."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self._reader = CurveReader()
+
+    def _read(self, line: str) -> Iterable[MemorySample]:
+        return self._reader.feed(line)
+
+    def _rest(self, line: str) -> Iterable[MemorySample]:
+        return self._reader.close(line)
+
+
+def curve_findings(scanners: Iterable[MemoryScanner]) -> CurveFindings | None:
     """Of all files together. The card that decides is the fullest of those that moved, and the
     fullest of all where none did: an OOM happens on one card."""
     read = [scanner for scanner in scanners if scanner.samples]

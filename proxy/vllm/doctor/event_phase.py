@@ -29,9 +29,9 @@ class EventPhase:
 
 
 def phase_of(event: OomEvent, life: EngineLife) -> EventPhase:
-    place = place_of(event.frames)
+    place = place_of(event.frames, sized=event.sized)
     found = _by_place(event, life, place) if place else _by_progress(event, life)
-    return _corrected_by_numbers(event, found, place)
+    return _corrected_by_numbers(event, life, found, place)
 
 
 def max_num_seqs_of(life: EngineLife) -> int | None:
@@ -44,13 +44,14 @@ def max_num_seqs_of(life: EngineLife) -> int | None:
 
 
 def has_served(event: OomEvent, life: EngineLife) -> bool:
-    """Private pools hold captured graphs, so they too are later than the start.
+    """Private pools hold captured graphs, so they too are later than the start, and so is a batch
+    that the engine wrote down.
 
     In sleep mode weights and KV cache lie in such pools, and say nothing.
     """
     pools = event.private_pools
     holds_graphs = pools is not None and pools < _MOST_OF_GRAPHS
-    return event.after_ready or (holds_graphs and _is_complete(life))
+    return event.after_ready or (holds_graphs and _is_complete(life)) or step_of(life) is not None
 
 
 def step_of(life: EngineLife) -> StepDump | None:
@@ -152,10 +153,12 @@ def _while_serving(event: OomEvent, life: EngineLife) -> EventPhase:
     )
 
 
-def _corrected_by_numbers(event: OomEvent, found: EventPhase, place: Place | None) -> EventPhase:
+def _corrected_by_numbers(
+    event: OomEvent, life: EngineLife, found: EventPhase, place: Place | None
+) -> EventPhase:
     """Arithmetic beats words."""
     starts = found.phase.startswith("startup") or bool(place and place.at_start)
-    undecided = found.phase is Phase.UNKNOWN and not event.after_ready
+    undecided = found.phase is Phase.UNKNOWN and not has_served(event, life)
     if (starts or undecided) and is_taken_by_others(event):
         held = ("" if event.in_use else "at least ") + readable(others_of(event))
         return EventPhase(

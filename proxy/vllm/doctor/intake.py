@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.vllm.doctor.curve_scanner import CurveScanner, curve_findings
+from proxy.vllm.doctor.curve_scanner import CurveScanner, MemoryScanner, curve_findings
 from proxy.vllm.doctor.evidence import Findings, MetricsFindings
 from proxy.vllm.doctor.kernel_scanner import KernelScanner
 from proxy.vllm.doctor.kinds import HEAD_BYTES, Kind, kind_of, packed_by
 from proxy.vllm.doctor.log_scanner import LogScanner
 from proxy.vllm.doctor.page_reader import merge_pages, read_page
+from proxy.vllm.doctor.table_scanner import TableScanner
 from proxy.vllm.doctor.text import Utf8
 
 _LONGEST_PAGE = 16 << 20
+# People paste nvidia-smi's table above the log.
+_TEXTS = (Kind.TEXT, Kind.TABLE)
+_SCANNERS: dict[Kind | None, type[MemoryScanner]] = {
+    Kind.CURVE: CurveScanner,
+    Kind.TABLE: TableScanner,
+}
+_NO_ROW: dict[Kind | None, str] = {
+    Kind.CURVE: "looks like a memory curve, but no row of it could be read",
+    Kind.TABLE: (
+        "is the table that nvidia-smi prints for people, without a card's memory; record with "
+        "`sluice record`, or nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total "
+        "--format=csv -l 1"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +45,11 @@ class _Open:
     """The file that is being read."""
 
     name: str
+    recognised: int  # lines of logs, before it
     utf8: Utf8 = field(default_factory=Utf8)
     head: bytearray = field(default_factory=bytearray)
     kind: Kind | None = None
-    curve: CurveScanner | None = None
+    curve: MemoryScanner | None = None
     page: bytearray = field(default_factory=bytearray)
 
 
@@ -44,13 +60,13 @@ class Intake:
     def __init__(self) -> None:
         self._log = LogScanner()
         self._kernel = KernelScanner()
-        self._curves: list[CurveScanner] = []
+        self._curves: list[MemoryScanner] = []
         self._pages: list[MetricsFindings] = []
         self._texts = 0
         self._open: _Open | None = None
 
     def begin(self, name: str) -> None:
-        self._open = _Open(name)
+        self._open = _Open(name, self._log.findings().recognised)
 
     def feed(self, block: bytes) -> None:
         """The next bytes, unpacked."""
@@ -91,41 +107,35 @@ class Intake:
     def _decide(self, file: _Open) -> Kind:
         head = file.utf8.feed(bytes(file.head))
         file.kind = kind_of(head[:HEAD_BYTES])
-        if file.kind is Kind.CURVE:
-            file.curve = CurveScanner(file.name)
+        if file.kind in _SCANNERS:
+            file.curve = _SCANNERS[file.kind](file.name)
             self._curves.append(file.curve)
-        self._texts += file.kind is Kind.TEXT
+        self._texts += file.kind in _TEXTS
         self._sort(file, head)
         if file.kind is not Kind.BINARY:
             file.head.clear()
         return file.kind
 
     def _sort(self, file: _Open, block: bytes) -> None:
-        if file.kind is Kind.TEXT:
+        if file.kind in _TEXTS:
             self._log.feed(block, file.name)
-            self._kernel.feed(block, file.name)
-        elif file.curve is not None:
+            self._kernel.feed(block, file.name, self._log.lines_of(file.name))
+        if file.curve is not None:
             file.curve.feed(block)
         elif file.kind is Kind.PAGE and len(file.page) < _LONGEST_PAGE:
             file.page += block
 
     def _close(self, file: _Open) -> str | None:
+        if file.kind in _TEXTS:
+            self._kernel.close(file.name, self._log.lines_of(file.name))
+            self._log.close(file.name)
+        if file.curve is not None:
+            file.curve.close()
+            if not file.curve.samples and self._log.findings().recognised == file.recognised:
+                return _NO_ROW[file.kind]
         match file.kind:
-            case Kind.TEXT:
-                self._log.close(file.name)
-                self._kernel.close(file.name)
-            case Kind.CURVE if file.curve is not None:
-                file.curve.close()
-                if not file.curve.samples:
-                    return "looks like a memory curve, but no row of it could be read"
             case Kind.PAGE:
                 self._pages.append(read_page(file.page.decode(errors="replace"), file.name))
-            case Kind.TABLE:
-                return (
-                    "is the table that nvidia-smi prints for people; record with `sluice record`, "
-                    "or nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total "
-                    "--format=csv -l 1"
-                )
             case Kind.BINARY:
                 return packed_by(bytes(file.head)) or "is no text"
         return None

@@ -14,12 +14,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from proxy.vllm.doctor.client_words import without_clients_words
 from proxy.vllm.doctor.evidence import EvidenceLine, HostKill, KernelFindings, Xid
+from proxy.vllm.doctor.needle import Needle
 
-# What a block must hold to be read line by line; each costs half a second a gigabyte. Whoever the
-# kernel chose (`oom-kill:`) is told to be killed within the next lines.
-_BLOCK_NEEDLES = (b"Killed", b"NVRM: Xid")
-_LINE_NEEDLES = (*_BLOCK_NEEDLES, b"oom-kill:")
+# What a block must hold to be read line by line. Whoever the kernel chose (`oom-kill:`) is told to
+# be killed within the next lines.
+_KILL = b"Killed"
+_XID_NEEDLE = Needle(b"NVRM: Xid", rare=1)
+_LINE_NEEDLES = (_KILL, _XID_NEEDLE.word, b"oom-kill:")
 _KILLED = re.compile(
     r"(?P<cgroup>Memory cgroup )?(?:[Oo]ut of memory.*?: )?Killed process (?P<pid>\d+)"
     r"[ ,]*\((?P<process>[^)]*)\)(?P<sizes>.*)"
@@ -64,46 +67,45 @@ class KernelScanner:
     def __init__(self) -> None:
         self._kills: list[HostKill] = []
         self._xids: list[Xid] = []
-        self._lines = 0
         self._carry = b""
 
-    def feed(self, block: bytes, file: str) -> None:
+    def feed(self, block: bytes, file: str, lines: int) -> None:
+        """`lines` of the file have ended with this block: whoever reads it too has counted them."""
         first, end = block.find(b"\n") + 1, block.rfind(b"\n") + 1
         if not end:
             self._carry = (self._carry + block)[-_LONGEST_CARRY:]
             return
-        self._scan(self._carry + block[:first], file)
-        if any(needle in block for needle in _BLOCK_NEEDLES):
-            self._scan(block[first:end], file)
-        else:  # nearly always, and without a copy
-            self._lines += block.count(b"\n") - 1
+        wanted = _KILL in block or _XID_NEEDLE.is_in(block)
+        if wanted or any(needle in self._carry + block[:first] for needle in _LINE_NEEDLES):
+            self._scan(self._carry + block[:end], file, lines)
         self._carry = block[end:][-_LONGEST_CARRY:]
 
-    def close(self, file: str) -> None:
-        self._scan(self._carry, file)
+    def close(self, file: str, lines: int) -> None:
+        """`lines` had an end; one without may be left."""
+        self._scan(self._carry, file, lines + 1)
         self._carry = b""
-        self._lines = 0
 
     def findings(self) -> KernelFindings:
         return KernelFindings(tuple(self._kills), tuple(self._xids))
 
-    def _scan(self, text: bytes, file: str) -> None:
-        for number, line in enumerate(text.split(b"\n"), start=self._lines + 1):
+    def _scan(self, text: bytes, file: str, last: int) -> None:
+        """`last` is the number of the last whole line."""
+        all_lines = text.removesuffix(b"\n").split(b"\n")
+        for number, line in enumerate(all_lines, start=last - len(all_lines) + 1):
             if any(needle in line for needle in _LINE_NEEDLES):
                 said = line.decode(errors="replace").strip()
-                self._read(EvidenceLine(file, number, said))
-        self._lines += text.count(b"\n")
+                self._read(EvidenceLine(file, number, said), without_clients_words(said))
 
-    def _read(self, line: EvidenceLine) -> None:
-        if match := _XID.search(line.text):
+    def _read(self, line: EvidenceLine, own: str) -> None:
+        if match := _XID.search(own):
             code = int(match[1])
             if len(self._xids) < _MOST:
                 self._xids.append(Xid(line, code, XID_MEANINGS.get(code)))
-        elif match := _KILLED.search(line.text):
+        elif match := _KILLED.search(own):
             self._killed(line, match)
-        elif match := _OOM_KILL.search(line.text):
+        elif match := _OOM_KILL.search(own):
             self._chosen(line, match)
-        elif _CONTAINER.search(line.text):
+        elif _CONTAINER.search(own):
             self._add(HostKill(line, process="container"))
 
     def _killed(self, line: EvidenceLine, match: re.Match[str]) -> None:

@@ -37,7 +37,7 @@ class LineCutter:
         self.bytes += len(block)
         end = block.rfind(b"\n") + 1
         if end:
-            yield self._lines(self._carry + block[:end] if self._carry else block[:end])
+            yield self._lines(b"".join((self._carry, memoryview(block)[:end])))
             self._carry = block[end:]
         else:
             self._carry += block

@@ -4,6 +4,7 @@ A line of vLLM reaches a file through journald, docker, compose, kubectl, Loki, 
 log export, or several of them. What is left is what the engine wrote, and who in it wrote.
 """
 
+import csv
 import json
 import re
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ _CARRIERS = re.compile(
 _RANK = re.compile(r"rank=?\s?(\d+)|((?:(?:DP|PP|TP|EP|CP|DCP|PCP)\d+_?)+)")
 _CARRIED = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "@message", "body")
 _DEEPEST = 3
+_WORD = re.compile(r"[A-Za-z]{2}")
+_NO_WORDS = re.compile(rf"{_STAMP}|{_LEVEL}|\w*\d\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,18 @@ def _carried_texts(raw: str, depth: int) -> Iterator[str]:
                 for line in text.splitlines():
                     yield from _carried_texts(line, depth + 1)
             return
-    yield raw
+    yield _telling_cell(raw) if raw.startswith('"') else raw
+
+
+def _telling_cell(row: str) -> str:
+    """A table's export quotes each cell: the one with the most words is the line."""
+    try:
+        cells = next(csv.reader([row.rstrip()], skipinitialspace=True))
+    except (csv.Error, StopIteration):
+        return row
+    telling = [cell for cell in cells if _WORD.search(cell) and not _NO_WORDS.fullmatch(cell)]
+    # Of two with as many words the later one: the message stands behind who wrote it.
+    return max(reversed(telling), key=lambda cell: len(cell.split()), default=row)
 
 
 def _record_texts(record: str) -> list[str]:

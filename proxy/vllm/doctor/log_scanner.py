@@ -6,9 +6,11 @@ memory speed, and only the lines around a hit are cut out, decoded and read.
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 from proxy.vllm.doctor import oom_message, stats_lines
+from proxy.vllm.doctor.client_words import without_clients_words
 from proxy.vllm.doctor.engine_lives import Lives
 from proxy.vllm.doctor.evidence import EvidenceLine, Frame, LogFindings
 from proxy.vllm.doctor.line_cutter import LineCutter, Lines
@@ -46,6 +48,11 @@ class LogScanner:
             scan.close()
             self._done.append(scan)
 
+    def lines_of(self, file: str) -> int:
+        """How many lines of an open file have ended so far."""
+        scan = self._files.get(file)
+        return scan.cutter.lines if scan else 0
+
     def findings(self) -> LogFindings:
         """All that was said so far; an unfinished last line counts once its end has come."""
         scans = [*self._done, *self._files.values()]
@@ -71,7 +78,7 @@ class _FileScan:
         self.lives = Lives(file)
         self._prefilter = Prefilter()
         self._latest: deque[tuple[Lines, frozenset[int]]] = deque()
-        self._above = b""  # the end of the lines before, for tracebacks
+        self._above = b""  # the lines before, at least as many as a traceback takes
 
     def feed(self, block: bytes) -> None:
         for lines in self.cutter.cut(block):
@@ -92,9 +99,7 @@ class _FileScan:
         self._latest.append((lines, frozenset(start for start, _ in found)))
         while sum(len(run.data) for run, _ in self._latest) - len(self._latest[0][0].data) > _END:
             self._latest.popleft()
-        self._above = (
-            data[-_MOST_ABOVE:] if len(data) >= _MOST_ABOVE else (self._above + data)[-_MOST_ABOVE:]
-        )
+        self._above = data if len(data) >= _MOST_ABOVE else (self._above + data)[-_MOST_ABOVE:]
 
     def _read_end(self) -> None:
         """How a life ended stands in its last lines, and nobody else looks for it there."""
@@ -120,7 +125,8 @@ class _FileScan:
 
     def _read_text(self, line: LogLine, evidence: EvidenceLine, lines: Lines, start: int) -> None:
         self.lives.add_line(line, evidence)
-        event = oom_message.oom_event(line, evidence)
+        own = replace(line, text=without_clients_words(line.text))
+        event = oom_message.oom_event(own, evidence)
         if event:
             frames: tuple[Frame, ...] = ()
             if self.lives.events_now < _MOST_TRACEBACKS:
@@ -128,7 +134,7 @@ class _FileScan:
                     chain([line], self._lines_above(lines.data, start)), line.source
                 )
             self.lives.add_event(event, named_method(line.text) + frames)
-        for sign in signs_in(line, evidence):
+        for sign in signs_in(own, evidence):
             self.lives.add_sign(sign, line)
 
     def _evidence(self, lines: Lines, start: int, text: str) -> EvidenceLine:

@@ -1,7 +1,7 @@
 """The rules for what looks like an OOM of the card, and for what only follows from one."""
 
 from proxy.vllm.doctor.evidence import Phase
-from proxy.vllm.doctor.rule import DECIDES, HINT, STRONG, SYMPTOM, TALK, Rule, rule
+from proxy.vllm.doctor.rule import DECIDES, HINT, STRONG, SYMPTOM, TALK, WHOLE, Rule, rule
 
 LOOKALIKE_RULES: tuple[Rule, ...] = (
     rule(
@@ -35,19 +35,21 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         DECIDES,
         "an allocation in the host's RAM failed; the card is not the matter",
         r"DefaultCPUAllocator: (?:can't|not enough memory)|\[Errno 12\] Cannot allocate memory"
-        r"|std::bad_alloc|^MemoryError\b|\bMemoryError: |AlignedAllo[ca]|Failed to allocate \d+"
-        r" bytes.*(?:pinned|host)"
+        r"|unable to mmap \d+ bytes .*: Cannot allocate memory"
+        r"|std::bad_alloc|^MemoryError\b|\bMemoryError: |Failed to allocate \d+"
+        r" bytes.*(?:pinned|host)|paging file is too small|\[WinError 1455\]|os error 1455"
         r"|Too large swap space|out of host memory|memory allocation of \d+ bytes failed",
         "DefaultCPUAllocator",
         "Cannot allocate memory",
         "bad_alloc",
         "MemoryError",
-        "AlignedAllo",
         "Failed to allocate",
+        "paging file",
+        "1455",
         "Too large swap",
         "host memory",
         "memory allocation of",
-        unless=TALK + r"|OutOfMemoryError",
+        unless=TALK + r"|OutOfMemoryError|/dev/shm|/torch_",
     ),
     rule(
         "host memory (CPU engine)",
@@ -75,6 +77,20 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         unless=TALK + r"|potential root causes|There are some",
     ),
     rule(
+        "crash",
+        Phase.NOT_OOM,
+        HINT,
+        "a process touched an address that is not its own (SIGSEGV): a fault in code, no lack",
+        r"exit(?:ed with)?[ _]?code:?=? ?(?:139|-11)\b|SIGSEGV|Segmentation fault"
+        r"|\b[Ss]ignal \(?11\b",
+        "139",
+        "-11",
+        "SIGSEGV",
+        "Segmentation",
+        "ignal ",
+        unless=TALK + r"|potential root causes|common causes|There are some",
+    ),
+    rule(
         "shared memory",
         Phase.SHARED_MEMORY,
         DECIDES,
@@ -82,7 +98,8 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         r"No space left on device.*(?:shm|shared memory)|(?:/dev/shm|shared memory|shm_).*No"
         r" space left on device"
         r"|(?:NCCL WARN|posix_fallocate).*No space left"
-        r"|insufficient shared memory|creating shared memory segment|bus error|Bus error|SIGBUS"
+        r"|insufficient shared memory|creating shared memory segment|NCCL WARN .*/dev/shm/"
+        r"|bus error|Bus error|SIGBUS"
         r"|unable to (?:mmap|open shared memory|write to file) .*(?:shm|torch_)|Bad file"
         r" descriptor.*shm",
         "No space left",
@@ -129,24 +146,40 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         "kernel resources",
         Phase.NOT_OOM,
         STRONG,
-        "a kernel needs more of the chip's shared memory or registers than the card has",
-        r"OutOfResources|out of resource: |too many resources requested for launch",
+        "a kernel needs more of the chip's own small memory or registers than there is",
+        r"OutOfResources|out of resource: |too many resources requested for launch"
+        r"|memory space (?:smem|vmem|sflag|cmem)\b",
         "OutOfResources",
+        "memory space",
         "out of resource",
         "too many resources",
         unless=r"potential root causes|" + TALK,
+    ),
+    rule(
+        "workspace of a kernel",
+        Phase.NOT_OOM,
+        STRONG,
+        "an attention kernel's workspace, whose size is fixed, is too small for the batch; the card"
+        " need not be full",
+        rf"(?:Buffer overflow when allocating|Failed to allocate) memory for \w+ with size"
+        rf" (?P<wanted>{WHOLE}).*?only (?P<bytes>{WHOLE}) bytes available"
+        r"|Increase the workspace buffer size|AlignedAllo[ca]",
+        "memory for ",
+        "workspace buffer",
+        "AlignedAllo",
+        unless=TALK,
     ),
     rule(
         "no kernel",
         Phase.NOT_OOM,
         STRONG,
         "the build has no code for this card or driver",
-        r"no kernel image is available|CUDA driver version is insufficient|forward compatibility"
-        r" was attempted"
+        r"no kernel image is available|kernel image is invalid|CUDA driver version is insufficient"
+        r"|forward compatibility was attempted"
         r"|Found no NVIDIA driver|Failed to infer device type|CUDA_ERROR_NO_DEVICE|no"
         r" CUDA-capable device"
         r"|CUDA unknown error",
-        "no kernel image",
+        "kernel image",
         "driver version",
         "forward compat",
         "no NVIDIA driver",
@@ -165,7 +198,7 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         r"|ncclInvalidUsage"
         r"|Watchdog caught collective operation timeout|DistBackendError|Connection (?:closed"
         r"|reset) by peer.*(?:gloo|pair)"
-        r"|HCCL|TCPStore",
+        r"|HCCL|TCPStore|Failed: Cuda error \S*custom_all_reduce\S* '(?!out of memory)",
         "NCCL",
         "nccl",
         "collective operation",
@@ -173,6 +206,7 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         "by peer",
         "HCCL",
         "TCPStore",
+        "custom_all_reduce",
         unless=TALK,
     ),
     rule(
@@ -212,7 +246,8 @@ SYMPTOM_RULES: tuple[Rule, ...] = (
         r"|Engine core proc .*died|Engine loop is dead|already dead|Background loop"
         r" (?:has errored|is"
         r" stopped)|died unexpectedly"
-        r"|AsyncEngineDeadError|Engine process failed to start|Worker .*(?:died|terminated)",
+        r"|AsyncEngineDeadError|Engine process failed to start|Worker .*(?:died|terminated)"
+        r"|RPC call to \w+ timed out",
         "EngineDead",
         "output_handler",
         "Engine core",
@@ -224,6 +259,7 @@ SYMPTOM_RULES: tuple[Rule, ...] = (
         "died",
         "Engine process",
         "terminated",
+        "RPC call to ",
         unless=TALK,
     ),
     rule(
@@ -231,12 +267,14 @@ SYMPTOM_RULES: tuple[Rule, ...] = (
         Phase.NOT_OOM,
         SYMPTOM,
         "the engine stopped for a reason that is not memory",
-        r"^(?:\w+\.)*(?:\w*Error|\w*Exception|NotImplementedError)(?:: .+)?$",
+        r"^(?:(?:\w+\.)*(?:\w*Error|\w*Exception)(?:: .+)?|(?:[a-z_]\w*\.){2,}[A-Z]\w+: .+)$",
         "Error",
         "Exception",
+        ": ",
         unless=r"DeadError|out of memory|OutOfMemory|See root cause above|See stack trace|"
         r"CancelledError|ClientDisconnect|HTTPException|BrokenPipe|Engine core|died|"
-        r"no available memory|KeyboardInterrupt|SystemExit|engine process|WorkerProc init|"
+        r"no available memory|RPC call to|KeyboardInterrupt|SystemExit|engine process|"
+        r"WorkerProc init|"
         r"EngineGenerateError|Worker failed with error|ALLOC_FAILED|" + TALK,
     ),
 )

@@ -59,6 +59,17 @@ MEMORY_RULES: tuple[Rule, ...] = (
         oom=True,
     ),
     rule(
+        "states below max_num_seqs",
+        Phase.STARTUP_NO_KV_CACHE,
+        DECIDES,
+        "this model keeps a state for each sequence, and the cache holds fewer states than"
+        " max_num_seqs",
+        rf"max_num_seqs \((?P<requests>{WHOLE})\) exceeds available Mamba cache blocks"
+        rf" \((?P<states>{WHOLE})\)",
+        "Mamba cache blocks",
+        oom=True,
+    ),
+    rule(
         "warm-up",
         Phase.STARTUP_WARMUP,
         DECIDES,

@@ -40,10 +40,15 @@ _SPELLINGS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "driver",
         re.compile(r"\b(?:RuntimeError|AcceleratorError): .{0,60}cudaErrorMemoryAllocation"),
     ),
+    # vLLM's own kernels: "Failed: Cuda error /csrc/x.cuh:368 'out of memory'".
+    ("driver", re.compile(r"Failed: Cuda error \S+ 'out of memory'")),
     ("library", re.compile(r"\b(?:CUBLAS|HIPBLAS|CUDNN|CUSOLVER)_STATUS_ALLOC_FAILED")),
     (
         "xla",
-        re.compile(r"RESOURCE_EXHAUSTED: .*(?:Ran out of memory|Out of memory|hbm)", re.IGNORECASE),
+        re.compile(
+            r"RESOURCE_EXHAUSTED: .*(?:Ran out of memory|Out of memory|hbm|to reserve \S+ at the)",
+            re.IGNORECASE,
+        ),
     ),
 )
 NEEDLES = (
@@ -54,6 +59,7 @@ NEEDLES = (
     "MemoryAllocation",
     "EXHAUSTED",
     "exceed allowed",
+    "to reserve ",
     "Not enough space",
 )
 
@@ -66,6 +72,8 @@ _NOT_AN_EVENT = re.compile(
     r"If out-of-memory error occurs|out of memory occurred when warming up"
     r"|ray\.exceptions\.OutOfMemoryError|potential root causes|There are some potential"
     r"|\bReceived request|\bAdded request|EngineCoreRequest\(|SamplingParams\("
+    # A TPU's memory beside its HBM belongs to one kernel.
+    r"|memory space (?:smem|vmem|sflag|cmem)\b"
     r"|Cuda failure|\bexcept \(?torch|\bin str\(|isinstance\(|pytest|^\s*(?:raise|if|elif|#) "
 )
 

@@ -133,6 +133,7 @@ _OOM_RULES = frozenset(
         "memory taken",
         "weights do not fit",
         "no KV cache",
+        "states below max_num_seqs",
         "KV cache below one request",
         "KV cache below one request (V0)",
         "warm-up",

@@ -81,6 +81,15 @@ def fewer_sequences(case: Case, why: str) -> Iterator[Advice]:
     )
 
 
+def fewer_than_states(states: int) -> Advice:
+    return Advice(
+        "--max-num-seqs",
+        str(states),
+        "the engine's own count of what fits",
+        "fewer sequences at once: more wait when there is a burst",
+    )
+
+
 def seats(seqs: int | None, why: str) -> Advice:
     return Advice("SLUICE_MAX_IN_FLIGHT", in_flight(seqs), why, QUEUE_COST)
 

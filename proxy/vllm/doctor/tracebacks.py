@@ -7,12 +7,20 @@ from dataclasses import dataclass
 from proxy.vllm.doctor.evidence import Frame, Phase
 from proxy.vllm.doctor.log_line import LogLine
 
-_FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
+# A table's export doubles the quotes.
+_FRAME = re.compile(r'File ""?([^"]+)""?, line \d+, in ([\w.<>]+)')
 _NOTEBOOK_FRAME = re.compile(r"^File (\S+\.py):\d+, in ([\w.]+)\(")
 _BEGINNING = "Traceback (most recent call last)"
 MOST_FRAMES = 120
 # Source and markers between two frames; with more of other lines the traceback is not this one's.
 _MOST_BETWEEN = 8
+# What the code of a frame names where its path and function do not tell: the part of a model that
+# looks at images or hears, and memory of the host that is pinned for the card.
+_TELLING_CODE = re.compile(
+    r"self\.(visual|vision_\w+|\w*image_\w+|audio_\w+|\w+_tower|vpm|apm)\("
+    r"|\b(pin_memory|cudaHost(?:Alloc|Register))\b"
+)
+_CODE = "code"
 _METHOD = re.compile(r"(?:processing|executing) method '?(\w+)|Call to (\w+) method failed")
 
 
@@ -35,7 +43,9 @@ def frames_above(lines_upwards: Iterable[LogLine], source: str) -> tuple[Frame, 
 def _frames_in(text: str) -> list[Frame]:
     """Mostly one or none; some exports join a whole traceback into one line."""
     found = [*_FRAME.findall(text), *_NOTEBOOK_FRAME.findall(text)]
-    return [Frame(path.replace("\\", "/"), function.split(".")[-1]) for path, function in found]
+    frames = [Frame(path.replace("\\", "/"), function.split(".")[-1]) for path, function in found]
+    code = [Frame(_CODE, tower or pinned) for tower, pinned in _TELLING_CODE.findall(text)]
+    return frames + code
 
 
 def named_method(text: str) -> tuple[Frame, ...]:
@@ -53,6 +63,7 @@ class Place:
     means: str
     innermost: bool = False  # only the engine's own innermost frame counts
     at_start: bool = False
+    bare: bool = False  # only of an error without sizes: torch's own allocator gives sizes
 
 
 def _place(
@@ -62,9 +73,10 @@ def _place(
     means: str,
     innermost: bool = False,
     at_start: bool = False,
+    bare: bool = False,
 ) -> Place:
     patterns = tuple(re.compile(need) for need in needs)
-    return Place(name, phase, patterns, means, innermost, at_start)
+    return Place(name, phase, patterns, means, innermost, at_start, bare)
 
 
 # A frame is matched as "path:function". The first place whose needs are all met is the answer, so
@@ -83,8 +95,11 @@ _LOGITS = (
 _ENCODER = (
     r":(?:embed_multimodal|get_multimodal_embeddings|_execute_mm_encoder|execute_mm_encoder"
     r"|_process_(?:image|video|audio|vision)\w*|get_(?:image|video|audio)_(?:features|embeddings)"
-    r"|encode_images|_get_mm_dummy\w*|_parse_and_validate_(?:image|video)\w*|get_encoder_outputs)$"
+    r"|encode_images|_get_mm_dummy\w*|_parse_and_validate_(?:image|video)\w*|get_encoder_outputs"
+    r"|get_(?:vision|visual|image|video|audio)_\w+|get_cross_attention_states"
+    r"|split_qkv|all_gather_interleave)$"
     r"|/\w*(?:siglip|clip|vision|_vit|vit_|idefics2_vision|pixtral_vision)\w*\.py:"
+    r"|^code:(?!pin_memory|cudaHost)"
 )
 _PROFILE = (
     r":(?:profile_run|determine_available_memory|determine_num_available_blocks"
@@ -97,6 +112,14 @@ _CAPTURE = (
 )
 
 PLACES: tuple[Place, ...] = (
+    _place(
+        "pinned memory",
+        Phase.HOST_MEMORY,
+        r"^code:(?:pin_memory|cudaHost\w+)$|:(?:pin_memory|_pin_memory|allocate_cpu_cache)$",
+        means="memory of the host was pinned for the card, and the driver calls that out of memory"
+        " too; the card is not the matter",
+        bare=True,
+    ),
     _place(
         "lora load",
         Phase.LORA,
@@ -194,19 +217,36 @@ PLACES: tuple[Place, ...] = (
         innermost=True,
     ),
     _place(
+        "dummy run",
+        Phase.STARTUP_PROFILING,
+        r":_dummy_run$",
+        means="a batch of dummy tokens ran, which the engine does while it starts",
+        at_start=True,
+    ),
+    _place(
         "model",
         Phase.PREFILL,
-        r":(?:execute_model|_model_forward|forward|_dummy_run|execute_model_ray|run_engine_loop)$",
+        r":(?:execute_model|_model_forward|forward|execute_model_ray|run_engine_loop)$",
         means="the model's forward pass needed room for activations",
+    ),
+    # Modules are made at the start only; its traceback may have lost the loader at its top.
+    _place(
+        "modules",
+        Phase.STARTUP_WEIGHTS,
+        r"/(?:model_executor/(?:models|layers)|vllm/models)/.*:__init__$|:make_layers$",
+        means="the model's layers were made, with room for their weights",
+        at_start=True,
     ),
 )
 
 
-def place_of(frames: Sequence[Frame]) -> Place | None:
+def place_of(frames: Sequence[Frame], *, sized: bool = True) -> Place | None:
     """What the engine was doing; None when the traceback does not tell, or there is none."""
     named = [f"{frame.path}:{frame.function}" for frame in frames]
     engine = [name for name in named if "vllm" in name]
     for place in PLACES:
+        if place.bare and sized:
+            continue
         among = engine[-1:] if place.innermost else named
         if all(any(need.search(name) for name in among) for need in place.needs):
             return place

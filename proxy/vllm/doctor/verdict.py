@@ -88,7 +88,8 @@ def first_event(life: EngineLife) -> OomEvent | None:
     near = [e for e in life.events if e.after_ready == first.after_ready]
 
     def worth(event: OomEvent) -> tuple[bool, bool, bool]:
-        return event.sized, place_of(event.frames) is not None, event.spelling == "torch"
+        place = place_of(event.frames, sized=event.sized)
+        return event.sized, place is not None, event.spelling == "torch"
 
     return with_own_use(max(near, key=worth))
 
@@ -118,7 +119,7 @@ def _from_event(life: EngineLife, event: OomEvent, extra: tuple[EvidenceLine, ..
     left = f" with {readable(event.free)} free" if event.free is not None else ""
     dump = tuple(sign.evidence for sign in life.signs if sign.step)
     return Verdict(
-        True,
+        found.phase is not Phase.HOST_MEMORY,
         found.phase,
         found.confidence,
         f"{asked}{left}: {found.because}",
@@ -169,7 +170,8 @@ def _strong(life: EngineLife) -> Verdict | None:
 
 
 def _hinted(life: EngineLife) -> Verdict | None:
-    for sign in life.signs:
+    # What names memory goes before what may come of it.
+    for sign in sorted(life.signs, key=lambda sign: not BY_NAME[sign.rule].oom):
         rule = BY_NAME[sign.rule]
         if rule.strength != HINT:
             continue

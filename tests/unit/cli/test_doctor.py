@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.cli import doctor as command
+from proxy.cli import doctor_answer as command
 from proxy.cli.main import sluice
 from proxy.vllm.doctor.evidence import Confidence, Diagnosis, EvidenceLine, Findings, Phase
 from tests.support.memory_curves import curve, wavy

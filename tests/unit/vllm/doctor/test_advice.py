@@ -42,6 +42,24 @@ def test_weights_that_do_not_fit_need_cards_and_not_another_utilization() -> Non
     assert "--gpu-memory-utilization" not in values(answer)
 
 
+def test_a_hybrid_model_gets_the_engines_own_count_of_states() -> None:
+    answer = diagnosis_of(
+        *STARTED, "ValueError: max_num_seqs (256) exceeds available Mamba cache blocks (161)."
+    )
+    assert (first(answer), values(answer)["--max-num-seqs"]) == ("--max-num-seqs", "161")
+    assert values(answer)["SLUICE_MAX_IN_FLIGHT"] == "144"
+
+
+def test_a_kernels_workspace_is_no_oom_and_has_a_setting_of_its_own() -> None:
+    answer = diagnosis_of(
+        *STARTED,
+        "RuntimeError: Buffer overflow when allocating memory for batch_prefill_tmp_v with size "
+        "536346624 and alignment 16, but only 413138944 bytes available in AlignedAllocator.",
+    )
+    assert answer.oom is False
+    assert values(answer)["VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE"] == "1072693248"
+
+
 def test_no_kv_cache_asks_for_more_utilization() -> None:
     answer = diagnosis_of(
         *LOADED,

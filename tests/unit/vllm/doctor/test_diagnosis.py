@@ -29,7 +29,7 @@ def cases() -> Iterator[tuple[str, str, str, list[str]]]:
 
 
 def frame(line: str) -> str:
-    return re.sub(r"@(\S+):(\w+)$", rf'  File "{SITE}/\1", line 7, in \2', line)
+    return re.sub(r"@(\S+):([\w<>]+)$", rf'  File "{SITE}/\1", line 7, in \2', line)
 
 
 @pytest.mark.parametrize(

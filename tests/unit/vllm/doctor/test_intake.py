@@ -5,10 +5,11 @@ import pytest
 from proxy.vllm.doctor.evidence import Findings
 from proxy.vllm.doctor.intake import FileReport, Intake
 from proxy.vllm.doctor.kinds import Kind
-from tests.support.memory_curves import curve
+from tests.support.memory_curves import TABLE, curve
 
 LOG = b"INFO 12-02 14:26:32 [api.py:1] vLLM server version 0.32.0\n"
 KILL = b"[1.0] Memory cgroup out of memory: Killed process 9 (python3) total-vm:9kB, anon-rss:8kB\n"
+OOM = b"ValueError: No available memory for the cache blocks.\n"
 PAGE = b"# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc 0.5\n"
 CURVE = "\n".join(curve([1000, 2000])).encode()
 
@@ -60,13 +61,30 @@ def test_what_nobody_gave_is_none() -> None:
     [
         (bytes(range(256)) * 10, "is no text"),
         (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "zstd -dc"),
-        (b"| NVIDIA-SMI 550.54 |\n", "sluice record"),
+        (b"| NVIDIA-SMI 550.54 |\n", "without a card's memory"),
         (b"timestamp, memory.used [MiB]\n", "no row"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_a_few_words(raw: bytes, words: str) -> None:
     _, (report,) = taken(raw)
     assert words in (report.problem or "")
+
+
+def test_nvidia_smis_table_is_one_sample_of_each_card() -> None:
+    findings, (report,) = taken(TABLE.encode())
+    assert (report.kind, report.problem) == (Kind.TABLE, None)
+    assert findings.curve is not None
+    assert [gpu.index for gpu in findings.curve.gpus] == [0, 1]
+
+
+def test_a_log_below_a_pasted_table_is_read_too() -> None:
+    findings, (report,) = taken(TABLE.encode() + OOM)
+    assert report.problem is None
+    assert findings.log is not None
+    assert findings.log.recognised
+    bare, (report,) = taken(b"| NVIDIA-SMI 580.1 |\n| N/A 67C | Not Supported | 0% |\n" + OOM)
+    assert report.problem is None
+    assert bare.curve is None
 
 
 def test_a_look_at_a_short_file_decides_what_it_is() -> None:

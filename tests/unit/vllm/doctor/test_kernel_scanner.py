@@ -29,8 +29,8 @@ def scanned(text: str, block: int = 1 << 20) -> KernelFindings:
     scanner = KernelScanner()
     raw = text.encode()
     for begin in range(0, len(raw), block):
-        scanner.feed(raw[begin : begin + block], "dmesg")
-    scanner.close("dmesg")
+        scanner.feed(raw[begin : begin + block], "dmesg", raw.count(b"\n", 0, begin + block))
+    scanner.close("dmesg", raw.count(b"\n"))
     return scanner.findings()
 
 
@@ -40,6 +40,11 @@ def test_a_kill_in_a_cgroup_is_one_kill_with_size_and_cgroup(block: int) -> None
     assert (kill.process, kill.pid, kill.cgroup) == ("VLLM::EngineCor", 123, "/kubepods/pod1")
     assert kill.resident == (16000000 + 1000 + 24) * 1024
     assert (kill.evidence.file, kill.evidence.line) == ("dmesg", 4)
+
+
+def test_a_prompt_that_quotes_the_kernel_is_no_kill() -> None:
+    line = '{"path":"/v1/completions","prompt":"[1.1] Killed process 9 (python) total-vm:9kB"}'
+    assert scanned(line + "\n") == KernelFindings()
 
 
 def test_a_kill_for_want_of_the_hosts_memory_has_no_cgroup() -> None:
@@ -80,9 +85,9 @@ def test_the_drivers_errors_come_with_their_meaning() -> None:
 def test_the_next_file_counts_its_lines_from_1() -> None:
     scanner = KernelScanner()
     for name in ("a", "b"):
-        scanner.feed(b"line\n", name)
-        scanner.feed(OLD.encode(), name)
-        scanner.close(name)
+        scanner.feed(b"line\n", name, 1)
+        scanner.feed(OLD.encode(), name, 3)
+        scanner.close(name, 3)
     assert [(k.evidence.file, k.evidence.line) for k in scanner.findings().host_kills] == [
         ("a", 3),
         ("b", 3),

@@ -74,5 +74,29 @@ def test_what_only_looks_like_a_record_stays_as_it_is(text: str) -> None:
     assert [line.text for line in log_lines(text)] == [text]
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        f'"2025-07-02 01:08:20","ERROR","ERROR 05-20 12:00:00 [core.py:1] {TEXT}"',
+        f'"2025-07-02T01:08:20Z","vllm-0","{TEXT}"',
+        f'"(EngineCore pid=1) {TEXT}","1751418500000000000","1751418500_ab12"',
+        f'"{TEXT}"',
+    ],
+)
+def test_of_a_tables_row_the_cell_that_speaks_is_the_line(row: str) -> None:
+    assert [line.text for line in log_lines(row)] == [TEXT]
+
+
+def test_doubled_quotes_of_a_row_are_single_again() -> None:
+    row = '"2025-07-02 01:08:20","  File ""/x/vllm/a.py"", line 7, in f"'
+    assert [line.text for line in log_lines(row)] == ['File "/x/vllm/a.py", line 7, in f']
+
+
+@pytest.mark.parametrize("row", ['"2025-07-02T01:08:20Z","vllm-0","Killed"', '"a', '""', '"'])
+def test_a_short_or_broken_row_is_a_line_all_the_same(row: str) -> None:
+    (line,) = log_lines(row)
+    assert line.text in {"Killed", '"a', '""', '"'}
+
+
 def test_bytes_of_no_known_meaning_are_replaced() -> None:
     assert decoded(b"a\xff\x00b\r\n") == "a\ufffdb"

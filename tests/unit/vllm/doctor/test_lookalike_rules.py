@@ -23,9 +23,10 @@ EXAMPLES = {
     "host memory (allocation)": (
         "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to",
         "OSError: [Errno 12] Cannot allocate memory",
+        "RuntimeError: unable to mmap 4965799096 bytes from file <a>: Cannot allocate memory",
         "terminate called after throwing an instance of 'std::bad_alloc'",
         "numpy.core._exceptions._ArrayMemoryError: x; MemoryError: Unable to allocate",
-        "AlignedAlloactor: failed",
+        "OSError: The paging file is too small for this operation to complete. (os error 1455)",
         "ValueError: Too large swap space. 16.00 GiB out of the 15.00 GiB total CPU memory",
     ),
     "host memory (CPU engine)": (
@@ -40,10 +41,17 @@ EXAMPLES = {
         "RuntimeError: Engine core process died. exit code -9",
         "Killed",
     ),
+    "crash": (
+        "Worker VllmWorkerProcess pid 214281 died, exit code: -11",
+        "*** SIGSEGV received at time=1722289279 on cpu 61 ***",
+        "Fatal Python error: Segmentation fault",
+        "Signal (11) received.",
+    ),
     "shared memory": (
         "OSError: [Errno 28] No space left on device: '/psm_7' in /dev/shm",
         "ncclSystemError: Error while creating shared memory segment /dev/shm/nccl-x (size 9)",
         "RuntimeError: DataLoader worker is killed by signal: Bus error. It is possible that",
+        "a1:60:210 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-v to 9",
         "Unexpected bus error. This might be caused by insufficient shared memory (shm).",
     ),
     "disk": ("OSError: [Errno 28] No space left on device: '/cache/model.safetensors'",),
@@ -54,11 +62,23 @@ EXAMPLES = {
     ),
     "kernel resources": (
         "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072",
+        "RESOURCE_EXHAUSTED: XLA:TPU compile error. Ran out of memory in memory space smem",
     ),
-    "no kernel": ("RuntimeError: CUDA error: no kernel image is available for execution",),
+    "workspace of a kernel": (
+        (
+            "allocator.h:49: Buffer overflow when allocating memory for batch_prefill_tmp_v with "
+            "size 536346624 and alignment 16, but only 413138944 bytes available in AlignedAll"
+        ),
+        "AlignedAlloactor: failed",
+    ),
+    "no kernel": (
+        "RuntimeError: CUDA error: no kernel image is available for execution",
+        "torch.AcceleratorError: CUDA error: device kernel image is invalid",
+    ),
     "collective": (
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690",
         "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)",
+        "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:368 'invalid argument'",
     ),
     "cache pool of a connector": ("LMCache WARNING: Failed to allocate memory object",),
     "what the last step held": ("Dumping scheduler output for model execution: SchedulerOutput(",),
@@ -67,9 +87,13 @@ EXAMPLES = {
         "AsyncLLM output_handler failed.",
         "RuntimeError: Engine core initialization failed. See root cause above.",
         "WorkerProc hit an exception.",
+        "TimeoutError: RPC call to sample_tokens timed out.",
         "vllm.engine.multiprocessing.MQEngineDeadError: Engine loop is not running.",
     ),
-    "another error": ("ValueError: User-specified max_model_len (99999) is greater",),
+    "another error": (
+        "ValueError: User-specified max_model_len (99999) is greater",
+        "huggingface_hub.errors.CacheNotFound: Cache directory not found: /data/.cache/huggingface",
+    ),
 }
 PAIRS = [
     (rule.name, text) for rule in (*LOOKALIKE_RULES, *SYMPTOM_RULES) for text in EXAMPLES[rule.name]
@@ -89,6 +113,12 @@ def test_every_rule_sees_its_examples(name: str, text: str) -> None:
             "killer due to high memory usage. (2) ray stop --force is called."
         ),
         '"OOMKilled": false,',
+        "INFO 05-20 12:00:00 [a.py:139] Signal 110 of 139",
+        (
+            "Some common causes include: (1) the process was killed by the OOM killer due to high "
+            "memory usage, or (3) the worker crashed unexpectedly due to SIGSEGV"
+        ),
+        "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:368 'out of memory'",
         "(VllmWorker rank=0 pid=137) INFO 05-20 12:00:00 [a.py:137] ready",
     ],
 )

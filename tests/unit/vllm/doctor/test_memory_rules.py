@@ -24,6 +24,10 @@ EXAMPLES = {
         "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens "
         "that can be stored in KV cache (18432). Try increasing"
     ),
+    "states below max_num_seqs": (
+        "ValueError: max_num_seqs (256) exceeds available Mamba cache blocks (161). Each decode "
+        "sequence requires one Mamba cache block, so CUDA graph capture cannot proceed."
+    ),
     "warm-up": (
         "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests"
     ),
@@ -49,6 +53,7 @@ NUMBERS = {
         "estimate": 18432,
     },
     "KV cache below one request (V0)": {"length": 32768, "estimate": 18432},
+    "states below max_num_seqs": {"requests": 256, "states": 161},
     "warm-up": {"requests": 1024},
     "profiling race": {"before": 20.0, "now": 30.0},
     "preempted (V0)": {"preemptions": 51},

@@ -80,6 +80,11 @@ def test_other_backends_and_reprs_are_read(text: str) -> None:
         "RuntimeError: HIP error: out of memory",
         "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
         "RuntimeError: CUDA driver error: out of memory",
+        "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:368 'out of memory'",
+        (
+            "RESOURCE_EXHAUSTED: Error loading program 'jit__multi_slice': Attempting to reserve "
+            "6.14G at the bottom of memory. That was not possible."
+        ),
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         (
             "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of"
@@ -102,6 +107,7 @@ def test_messages_without_sizes_are_events_too(text: str) -> None:
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
         "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 114688",
         "AlignedAlloactor: out of memory",
+        "RESOURCE_EXHAUSTED: XLA:TPU compile error. Ran out of memory in memory space vmem.",
         (
             "There are some potential root causes. (1) The process is killed by SIGKILL by "
             "OOM killer "

@@ -17,6 +17,7 @@ def frames(*calls: tuple[str, str]) -> tuple[Frame, ...]:
 
 
 EXAMPLES = {
+    "pinned memory": frames(("/x/vllm/worker/cache_engine.py", "allocate_cpu_cache")),
     "lora load": frames(
         (WORKER, "load_model"), ("/x/vllm/lora/worker_manager.py", "create_lora_manager")
     ),
@@ -41,15 +42,44 @@ EXAMPLES = {
     "lora layers": frames(
         (V1, "execute_model"), ("/x/vllm/lora/layers.py", "apply"), (TORCH, "linear")
     ),
+    "dummy run": frames((V1, "_dummy_run"), (MODEL, "forward")),
     "model": frames((V1, "execute_model"), (MODEL, "forward"), (TORCH, "silu")),
+    "modules": frames((MODEL, "make_layers"), (MODEL, "__init__"), (TORCH, "empty")),
 }
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
 def test_every_place_is_told_by_its_example(place: object) -> None:
     name = place.name  # type: ignore[attr-defined]
-    found = place_of(EXAMPLES[name])
+    found = place_of(EXAMPLES[name], sized=not place.bare)  # type: ignore[attr-defined]
     assert found is place
+
+
+def test_torchs_own_message_with_sizes_is_never_about_pinned_memory() -> None:
+    place = place_of(EXAMPLES["pinned memory"])
+    assert place is not None
+    assert place.phase is Phase.STARTUP_NO_KV_CACHE
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "    video_embeds = self.visual(pixel_values_videos, grid_thw=grid_thw)",
+        "    image_features = self.vision_tower(pixel_values)",
+        "    cross_attention_states = self.vision_model(pixel_values, aspect_ratio_ids)",
+        "    audio_features = self.audio_tower(mel)",
+    ],
+)
+def test_a_line_of_code_tells_of_an_encoder_where_its_frame_does_not(code: str) -> None:
+    upwards = [LogLine(code), LogLine('  File "/x/vllm_ascend/models/q.py", line 3, in forward')]
+    place = place_of(frames_above(upwards, ""))
+    assert place is not None
+    assert place.phase is Phase.MULTIMODAL_ENCODER
+
+
+def test_a_frame_with_doubled_quotes_is_read() -> None:
+    line = LogLine('"ERROR 07-02 01:08:20 [a.py:67] File ""/x/vllm/a.py"", line 2, in load_model"')
+    assert frames_above([line], "") == (Frame("/x/vllm/a.py", "load_model"),)
 
 
 def test_a_traceback_of_somebody_else_has_no_place() -> None:
