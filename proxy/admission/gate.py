@@ -173,8 +173,12 @@ class Gate:
 
     def adopt(self, waiter: Waiter) -> None:
         """At the end of the queue, even if no place is left, one that has waited in another."""
+        deadline = waiter.request.deadline
         waiter.moves(self._ledger.width(waiter.request.seats), self._abandon)
-        self._join(waiter)
+        if waiter.timer is not None:
+            waiter.timer = waiter.get_loop().call_at(deadline, self._time_out, waiter)
+        self._queue.add(waiter)
+        self._grant_waiting()
 
     def limit_changed(self) -> None:
         self._grant_waiting()
@@ -196,7 +200,7 @@ class Gate:
             return self.closed_by
         if not invited and 2 * len(self._queue) > self.max_queue_depth:
             return Reason.RETRY_BUDGET_EXHAUSTED
-        if self._is_full_for(request) and self._makes_room(request) is None:
+        if len(self._queue) >= self.max_queue_depth and not self._finds_a_place(request):
             return Reason.TENANT_LIMIT if self._queue.over_cap(request) else Reason.QUEUE_FULL
         if request.deadline <= now:
             return Reason.QUEUE_TIMEOUT
@@ -204,9 +208,9 @@ class Gate:
             return Reason.DEADLINE_UNREACHABLE
         return None
 
-    def _is_full_for(self, request: AdmissionRequest) -> bool:
-        """Who was admitted once has had a place, and keeps it."""
-        return len(self._queue) >= self.max_queue_depth and not request.readmitted
+    def _finds_a_place(self, request: AdmissionRequest) -> bool:
+        """In a full queue. Who was admitted once has had one, and keeps it."""
+        return request.readmitted or self._makes_room(request) is not None
 
     def _makes_room(self, request: AdmissionRequest) -> Waiter | None:
         return self._queue.yields_to(request) if self.max_queue_depth else None
@@ -274,22 +278,18 @@ class Gate:
         return True
 
     def _enqueue(self, request: AdmissionRequest, now: float) -> Waiter:
-        width = self._ledger.width(request.seats)
-        waiter = Waiter(asyncio.get_running_loop(), request, width, now, self._abandon)
-        if self._is_full_for(request):
+        loop = asyncio.get_running_loop()
+        waiter = Waiter(loop, request, self._ledger.width(request.seats), now, self._abandon)
+        if request.deadline < math.inf:
+            waiter.timer = loop.call_at(request.deadline, self._time_out, waiter)
+        if len(self._queue) >= self.max_queue_depth:
             self._evict_for(request)
-        self._join(waiter)
-        return waiter
-
-    def _join(self, waiter: Waiter) -> None:
-        deadline = waiter.request.deadline
-        if deadline < math.inf:
-            waiter.timer = waiter.get_loop().call_at(deadline, self._time_out, waiter)
         self._queue.add(waiter)
         self._grant_waiting()  # under some disciplines a newcomer may pass those who wait
+        return waiter
 
     def _evict_for(self, request: AdmissionRequest) -> None:
-        yielding = self._makes_room(request)
+        yielding = None if request.readmitted else self._makes_room(request)
         if yielding is not None:
             outranked = yielding.request.priority > request.priority
             self._evict(yielding, Reason.QUEUE_FULL if outranked else Reason.TENANT_LIMIT)

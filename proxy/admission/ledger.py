@@ -66,10 +66,10 @@ class Ledger:
         """
         widest = 0
         for account in self._usable:
-            limit = account.limit.widest
-            if limit >= seats:
+            limit = account.limit
+            if limit.seats >= seats or limit.widest >= seats:  # the first nearly always says it
                 return seats
-            widest = max(widest, limit)
+            widest = max(widest, limit.widest)
         return widest
 
     def take(
@@ -133,8 +133,9 @@ class Ledger:
         if account is None:
             account = self._former[claim.upstream]
         account.taken -= claim.seats
-        account.budgets.prefill.taken -= claim.prefill_tokens
-        account.budgets.kv.taken -= claim.kv_tokens
+        if claim.prefill_tokens or claim.kv_tokens:
+            account.budgets.prefill.taken -= claim.prefill_tokens
+            account.budgets.kv.taken -= claim.kv_tokens
         return is_ours
 
     def prefilled(self, claim: Claim) -> Claim:

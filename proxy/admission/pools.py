@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from proxy.admission.snapshot import NO_DEMAND
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -117,7 +119,10 @@ class Pools:
         there is no such upstream."""
         pool = self._pool_of[upstream]
         account = pool.members[upstream]
-        return pool.room.prospects.demand((account.ghost or account).taken, now)
+        taken = (account.ghost or account).taken
+        if account.suspended_for is not None:
+            return NO_DEMAND._replace(taken=taken)
+        return pool.room.prospects.demand(taken, now)
 
     def of_model(self, model: str | None) -> AnyGate:
         pools = self._by_model.get(model or "") or self._pools[:1]

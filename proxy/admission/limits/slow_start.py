@@ -64,7 +64,8 @@ class SlowStart:
 
     @property
     def widest(self) -> int:
-        return self._part_of(self._limit.widest)
+        widest = self._limit.widest
+        return widest if self._share >= 1 else self._part_of(widest)
 
     @property
     def held(self) -> int:
@@ -105,4 +106,4 @@ class SlowStart:
         return self.seats > before
 
     def _part_of(self, full: int) -> int:
-        return full if self._share >= 1 else min(full, max(self._least, int(full * self._share)))
+        return min(full, max(self._least, int(full * self._share)))
