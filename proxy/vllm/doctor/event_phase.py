@@ -65,6 +65,8 @@ def _is_complete(life: EngineLife) -> bool:
 def _by_place(event: OomEvent, life: EngineLife, place: Place) -> EventPhase:
     if place.phase is Phase.PREFILL:
         return _forward(event, life, place)
+    if place.name == "dummy run" and _knows_its_kv_cache(life):
+        return _after_kv_size(life)
     sure = Confidence.MEDIUM if place.name in {"wake up", "warm-up", "device"} else Confidence.HIGH
     return EventPhase(place.phase, sure, place.means)
 
@@ -104,7 +106,7 @@ def _by_progress(event: OomEvent, life: EngineLife) -> EventPhase:
     facts = life.facts
     if _is_sampler_sized(event, life) and facts.model_bytes is not None:
         return EventPhase(Phase.STARTUP_WARMUP, Confidence.MEDIUM, _sampler_sentence(event, life))
-    if facts.kv_cache_tokens is not None or facts.kv_cache_bytes is not None:
+    if _knows_its_kv_cache(life):
         return _after_kv_size(life)
     if facts.model_bytes is not None:
         return EventPhase(
@@ -119,6 +121,10 @@ def _by_progress(event: OomEvent, life: EngineLife) -> EventPhase:
             "the log does not say that the weights were loaded",
         )
     return EventPhase(Phase.UNKNOWN, Confidence.LOW, "the log shows no traceback and no start")
+
+
+def _knows_its_kv_cache(life: EngineLife) -> bool:
+    return life.facts.kv_cache_tokens is not None or life.facts.kv_cache_bytes is not None
 
 
 def _after_kv_size(life: EngineLife) -> EventPhase:

@@ -18,6 +18,8 @@ _MOST_BETWEEN = 8
 # looks at images or hears, and memory of the host that is pinned for the card.
 _TELLING_CODE = re.compile(
     r"self\.(visual|vision_\w+|\w*image_\w+|audio_\w+|\w+_tower|vpm|apm)\("
+    # A language model's attention goes through the engine's backends.
+    r"|\bF\.(scaled_dot_product_attention)\("
     r"|\b(pin_memory|cudaHost(?:Alloc|Register))\b"
 )
 _CODE = "code"
@@ -44,7 +46,7 @@ def _frames_in(text: str) -> list[Frame]:
     """Mostly one or none; some exports join a whole traceback into one line."""
     found = [*_FRAME.findall(text), *_NOTEBOOK_FRAME.findall(text)]
     frames = [Frame(path.replace("\\", "/"), function.split(".")[-1]) for path, function in found]
-    code = [Frame(_CODE, tower or pinned) for tower, pinned in _TELLING_CODE.findall(text)]
+    code = [Frame(_CODE, "".join(named)) for named in _TELLING_CODE.findall(text)]
     return frames + code
 
 

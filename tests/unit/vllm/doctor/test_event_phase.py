@@ -20,6 +20,12 @@ DUMP = (
 )
 
 
+def test_a_dummy_batch_is_the_profile_until_the_kv_cache_has_its_size() -> None:
+    lines = traceback(f"{RUNNER}:_dummy_run", error=oom())
+    assert diagnosis_of(*LOADED, *lines).phase is Phase.STARTUP_PROFILING
+    assert diagnosis_of(*SIZED, *lines).phase is Phase.STARTUP_GRAPH_CAPTURE
+
+
 @pytest.mark.parametrize(
     ("lines", "phase"),
     [

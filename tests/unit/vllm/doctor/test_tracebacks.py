@@ -68,6 +68,7 @@ def test_torchs_own_message_with_sizes_is_never_about_pinned_memory() -> None:
         "    image_features = self.vision_tower(pixel_values)",
         "    cross_attention_states = self.vision_model(pixel_values, aspect_ratio_ids)",
         "    audio_features = self.audio_tower(mel)",
+        "    output_i = F.scaled_dot_product_attention(q_i, k_i, v_i, dropout_p=0.0)",
     ],
 )
 def test_a_line_of_code_tells_of_an_encoder_where_its_frame_does_not(code: str) -> None:
