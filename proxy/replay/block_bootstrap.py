@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 RESAMPLES = 1000
-_FEWEST_BLOCKS = 10
+FEWEST_BLOCKS = 10
 _MOST_BLOCKS = 60
 _LOW, _HIGH = 2.5, 97.5
 
@@ -48,22 +48,27 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The time in which requests arrive, cut into `count` parts of `length_s`."""
+    """The time in which requests arrive, cut into `count` parts of `length_s`. A run of less than
+    `shortest_run_s` has parts shorter than a queue remembers: intervals are then too narrow."""
 
     count: int
     length_s: float
-    long_enough: bool
+    shortest_run_s: float = 0.0
+
+    @property
+    def long_enough(self) -> bool:
+        return self.count * self.length_s >= self.shortest_run_s
 
     def of(self, arrived_s: float) -> int:
         return min(int(arrived_s / self.length_s), self.count - 1)
 
 
 def blocks_for(duration_s: float, time_in_system_s: float) -> Blocks:
-    """`long_enough` is false where ten blocks are shorter than a queue remembers: intervals are
-    then too narrow, and the run too short."""
-    wanted_s = max(2 * time_in_system_s, duration_s / _MOST_BLOCKS)
-    count = max(_FEWEST_BLOCKS, math.floor(duration_s / wanted_s)) if wanted_s else _FEWEST_BLOCKS
-    return Blocks(count, duration_s / count, duration_s / count >= wanted_s)
+    """As many as leave each twice as long as a request is in the system, but ten at least."""
+    remembered_s = 2 * time_in_system_s
+    wanted_s = max(remembered_s, duration_s / _MOST_BLOCKS)
+    count = max(FEWEST_BLOCKS, math.floor(duration_s / wanted_s)) if wanted_s else FEWEST_BLOCKS
+    return Blocks(count, duration_s / count, FEWEST_BLOCKS * remembered_s)
 
 
 def draws(blocks: Blocks, rng: random.Random, resamples: int = RESAMPLES) -> list[list[int]]:

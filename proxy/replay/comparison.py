@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import enum
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.replay.block_bootstrap import Interval, blocks_for, draws, interval
+from proxy.replay.block_bootstrap import FEWEST_BLOCKS, Interval, blocks_for, draws, interval
 from proxy.replay.evidence import METRICS, Better, Evidence, Metric, Unit, measured
 
 if TYPE_CHECKING:
@@ -57,8 +57,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """Requests arrived in `busy_blocks` of the blocks, in the run that has fewer of these. `late_s`
+    is how late the load generator was, by the name of the run, where it was too late."""
+
     rows: Mapping[str, Row]
     blocks: Blocks
+    busy_blocks: int
+    late_s: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_too_short(self) -> bool:
+        """The intervals are too narrow, so that what counts by them may be chance."""
+        return not self.blocks.long_enough or self.busy_blocks < FEWEST_BLOCKS
 
     def judged(self, name: str) -> Judgement:
         return self.rows[name].judgement
@@ -116,7 +126,12 @@ def compare_runs(a: ReplayResult, b: ReplayResult, seed: int) -> Comparison:
         _row(metric, *pair, *column)
         for metric, pair, column in zip(METRICS, values, columns, strict=True)
     ]
-    return Comparison({row.metric.name: row for row in rows}, blocks)
+    return Comparison(
+        rows={row.metric.name: row for row in rows},
+        blocks=blocks,
+        busy_blocks=min(one.busy_blocks for one in evidence),
+        late_s={name: run.run.late_s for name, run in (("A", a), ("B", b)) if run.run.is_late},
+    )
 
 
 def _row(

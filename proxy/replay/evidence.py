@@ -102,6 +102,11 @@ class Evidence:
             "e2e_s": _values(result, requests.e2e_s, blocks),
         }
 
+    @property
+    def busy_blocks(self) -> int:
+        """In which requests arrived."""
+        return sum(map(bool, self._sums["offered"]))
+
     def figures(self, weights: Sequence[int]) -> list[float | None]:
         """In the order of `METRICS`."""
         sums = {name: resampled_sum(self._sums[name], weights) for name in _SUMS}

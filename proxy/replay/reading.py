@@ -7,6 +7,7 @@ cache, which vLLM V1 takes whole at the start, so that its card looks full even 
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -28,8 +29,10 @@ _LESS_CARD, _LESS_KV = 0.02, 0.05
 
 
 class Code(enum.StrEnum):
-    """A closed set. The verdict is one of the first six; the others may stand beside it."""
+    """A closed set. The verdict is one of the first eight; the others may stand beside it."""
 
+    GENERATOR_LATE = "generator_late"
+    TOO_SHORT = "run_too_short"
     BETTER = "better"
     WORSE = "worse"
     WITHIN_NOISE = "within_noise"
@@ -39,7 +42,6 @@ class Code(enum.StrEnum):
     NO_IMPROVEMENT = "memory_better_goodput_worse"
     PEAKS = "peaks_need_work"
     ON_THE_EDGE = "on_the_edge"
-    TOO_SHORT = "run_too_short"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +58,46 @@ def read_comparison(
     a: RecordingView | None = None,
     b: RecordingView | None = None,
 ) -> list[Reading]:
-    """The verdict first, then what else is to be seen."""
-    readings = [_verdict(comparison)]
-    if a is not None and b is not None and (reading := _memory_alone(comparison, a, b)):
-        readings.append(reading)
+    """The verdict first, then what else is to be seen. Of runs that cannot be trusted that is the
+    verdict: what their figures seem to say is left to the table."""
+    doubts = list(_doubts(comparison))
+    readings = doubts or [_verdict(comparison)]
+    if not doubts and a is not None and b is not None:
+        readings += _memory_alone(comparison, a, b)
     for name, view in (("A", a), ("B", b)):
         if view is not None:
             readings += _memory_of(name, view)
-    if not comparison.blocks.long_enough:
-        readings.append(_too_short(comparison))
     return readings
+
+
+def _doubts(c: Comparison) -> Iterator[Reading]:
+    if c.late_s:
+        late = " and ".join(f"{late_s:.2f} s in {name}" for name, late_s in c.late_s.items())
+        yield Reading(
+            Code.GENERATOR_LATE,
+            f"The load generator was late ({late}): that measured the generator, not the engine.",
+            "Give sluice replay a core of its own, or lower the rate.",
+        )
+    if c.is_too_short:
+        yield _too_short(c)
+
+
+def _too_short(c: Comparison) -> Reading:
+    seen = f"The change of goodput ({_changed(c, GOODPUT)}) may be chance."
+    blocks = c.blocks
+    if not blocks.long_enough:
+        return Reading(
+            Code.TOO_SHORT,
+            f"The runs are too short to judge for answers that take so long: {blocks.count} blocks "
+            f"of {blocks.length_s:.1f} s depend on each other. {seen}",
+            f"Replay for {math.ceil(blocks.shortest_run_s)} s at least.",
+        )
+    return Reading(
+        Code.TOO_SHORT,
+        f"The runs have too few requests to judge: some came in {c.busy_blocks} of "
+        f"{blocks.count} blocks of {blocks.length_s:.1f} s only. {seen}",
+        "Replay for longer, or at a higher rate.",
+    )
 
 
 def _verdict(c: Comparison) -> Reading:
@@ -139,20 +171,19 @@ def _same_goodput(c: Comparison) -> Reading:
     )
 
 
-def _memory_alone(c: Comparison, a: RecordingView, b: RecordingView) -> Reading | None:
+def _memory_alone(c: Comparison, a: RecordingView, b: RecordingView) -> Iterator[Reading]:
     less = [
         f"{what} {before:.0%} to {after:.0%}"
         for what, least, before, after in _memory_changes(a, b)
         if before - after >= least
     ]
-    if not less or c.judged(GOODPUT) is not Judgement.WORSE:
-        return None
-    return Reading(
-        Code.NO_IMPROVEMENT,
-        f"Memory looks better in B ({', '.join(less)}), but goodput is {_changed(c, GOODPUT)}: "
-        "that is no improvement.",
-        "Judge memory, throughput and latency together, never memory alone.",
-    )
+    if less and c.judged(GOODPUT) is Judgement.WORSE:
+        yield Reading(
+            Code.NO_IMPROVEMENT,
+            f"Memory looks better in B ({', '.join(less)}), but goodput is {_changed(c, GOODPUT)}: "
+            "that is no improvement.",
+            "Judge memory, throughput and latency together, never memory alone.",
+        )
 
 
 def _memory_changes(
@@ -193,15 +224,6 @@ def _level(what: str, values: Sequence[float], edge: float) -> Reading | None:
             "Lower SLUICE_MAX_IN_FLIGHT or set SLUICE_MAX_KV_TOKENS=auto; let bursts queue.",
         )
     return None
-
-
-def _too_short(c: Comparison) -> Reading:
-    return Reading(
-        Code.TOO_SHORT,
-        f"The runs are short for answers that take so long: blocks of {c.blocks.length_s:.1f} s "
-        "depend on each other, and the intervals are too narrow.",
-        "Replay for longer.",
-    )
 
 
 def _changed(c: Comparison, name: str) -> str:

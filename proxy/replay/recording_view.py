@@ -5,14 +5,15 @@ Understood is the file of `sluice record`, and nvidia-smi's CSV whose clock is s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from proxy.replay.result import BadResultError
 from proxy.vllm.memory_curve.reader import read_memory_curve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from proxy.replay.result import Run
@@ -58,27 +59,60 @@ class RecordingView:
                 curve.add(time_s, value)
 
 
-def view_of(samples: Iterable[MemorySample], run: Run) -> RecordingView | None:
-    """None when no sample falls into the time of the run."""
-    view, found = RecordingView(), False
-    for sample in samples:
+@dataclass(slots=True)
+class _Seen:
+    """Of all samples how many there were and of which times, of those of the run a view."""
+
+    view: RecordingView = field(default_factory=RecordingView)
+    samples: int = 0
+    of_the_run: int = 0
+    first_s: float = math.inf
+    last_s: float = -math.inf
+
+    def add(self, sample: MemorySample, run: Run) -> None:
+        self.samples += 1
+        self.first_s, self.last_s = min(self.first_s, sample.at_s), max(self.last_s, sample.at_s)
         time_s = sample.at_s - run.started_unix_s
         if -_LEAD_S <= time_s <= run.elapsed_s + _LEAD_S:
-            view.add(time_s, sample)
-            found = True
-    return view if found else None
+            self.of_the_run += 1
+            self.view.add(time_s, sample)
 
 
 def read_recording(path: Path, run: Run) -> RecordingView:
     """Raises BadResultError, a line that says what is wrong with the file."""
+    seen = _Seen()
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
-            view = view_of(read_memory_curve(lines), run)
+            for sample in read_memory_curve(lines):
+                seen.add(sample, run)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror or error}") from error
-    if view is None:
-        raise BadResultError(
-            f"{path}: no sample of the time of the replay, {run.elapsed_s:.0f} s from "
-            f"unix time {run.started_unix_s:.0f}"
-        )
-    return view
+    if problem := _problem(seen, run):
+        raise BadResultError(f"{path}: {problem}")
+    return seen.view
+
+
+def _problem(seen: _Seen, run: Run) -> str | None:
+    if not seen.samples:
+        return "no recording: it has no rows of sluice record or of nvidia-smi --format=csv"
+    if seen.of_the_run:
+        return None
+    played = _span(run.started_unix_s, run.started_unix_s + run.elapsed_s)
+    return (
+        f"a recording of {_span(seen.first_s, seen.last_s)}, which has no sample of the replay of "
+        f"{played} (nvidia-smi's clock must be set to UTC)"
+    )
+
+
+def _span(first_s: float, last_s: float) -> str:
+    """The second moment without its day where that is the same."""
+    first, last = _written(first_s), _written(last_s)
+    day = first[: len("2026-12-02 ")]
+    return f"{first} to {last.removeprefix(day)} UTC"
+
+
+def _written(unix_s: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"unix time {unix_s:.0f}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from proxy.replay.client.lag import LATE_S
 from proxy.replay.percentiles import Percentiles  # noqa: TC001 - msgspec reads the types
 from proxy.replay.request_times import Objective  # noqa: TC001 - msgspec reads the types
 from proxy.replay.series import Series  # noqa: TC001 - msgspec reads the types
@@ -41,6 +42,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     generator: dict[str, float] = {}
     """What it costs to trust the figures: how late the load generator was itself, and how far the
     prompts were from the lengths that were asked for."""
+
+    @property
+    def late_s(self) -> float:
+        """By how much requests began late, or events were read late: the worse of the two at the
+        99th percentile, 0 where nobody looked."""
+        return max(self.generator.get(name, 0.0) for name in ("loop_lag_p99_s", "start_lag_p99_s"))
+
+    @property
+    def is_late(self) -> bool:
+        """Then the run measured the generator."""
+        return self.late_s > LATE_S
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""docs/doctor.md and docs/record.md name what the tools say, and nothing that they do not."""
+"""docs/doctor.md, docs/record.md and docs/compare.md name what the tools say, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from proxy.cli.doctor import doctor
 from proxy.cli.record import record
 from proxy.recording.table import COLUMNS
+from proxy.replay.reading import Code
 from proxy.vllm.doctor.evidence import Phase
 from proxy.vllm.memory_curve.shape import Shape
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOCTOR = (DOCS / "doctor.md").read_text()
 RECORD = (DOCS / "record.md").read_text()
+COMPARE = (DOCS / "compare.md").read_text()
 
 
 def first_cells(page: str, title: str) -> list[str]:
@@ -36,6 +38,10 @@ def test_every_shape_of_a_curve_has_a_row() -> None:
 
 def test_every_column_of_a_recording_has_a_row_in_its_order() -> None:
     assert tuple(first_cells(RECORD, "column")) == COLUMNS
+
+
+def test_every_reading_of_a_comparison_has_a_row_and_every_row_is_one() -> None:
+    assert set(first_cells(COMPARE, "code")) == set(Code)
 
 
 def test_every_option_is_told() -> None:

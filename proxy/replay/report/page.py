@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from proxy.replay.client.lag import LATE_S
 from proxy.replay.report.charts import figure_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from proxy.replay.recording_view import RecordingView
     from proxy.replay.result import ReplayResult
 
-_LATE_GENERATOR_S = 0.1
 _OBJECTIVES = {
     "ttft_s": "its first token",
     "tpot_s": "each further token",
@@ -116,7 +116,7 @@ def _warnings(result: ReplayResult) -> Iterable[str]:
             "by then."
         )
     lag_s = result.generator_lag_s.p99
-    if lag_s is not None and lag_s > _LATE_GENERATOR_S:
+    if lag_s is not None and lag_s > LATE_S and not result.run.is_late:  # then a note says it
         yield (
             f"The load generator itself was late: one request in a hundred began {lag_s:.2f} s or "
             "more after its time. Times count from when it should have begun. Use a faster "

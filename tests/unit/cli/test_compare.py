@@ -69,6 +69,15 @@ def test_json_has_all_figures_with_their_intervals(run_compare: Compare) -> None
     assert goodput["judgement"] == "worse"
 
 
+def test_very_short_runs_are_called_too_short_whatever_seems_to_differ(
+    run_compare: Compare,
+) -> None:
+    short = made_up_run(seed=1, duration_s=5.0), made_up_run(seed=2, duration_s=5.0, ttft_s=0.8)
+    told = json.loads(run_compare(*short, "--json").stdout)
+    assert told["verdict"] == "run_too_short"
+    assert told["metrics"]["ttft_s.p50"]["judgement"] == "worse"
+
+
 def test_runs_of_different_loads_are_refused_and_the_part_named(run_compare: Compare) -> None:
     result = run_compare(SAME, made_up_run(seed=1, rate_per_s=20.0))
     assert result.exit_code == 3
@@ -105,6 +114,16 @@ def test_recordings_are_read_with_them(run_compare: Compare, tmp_path: Path) -> 
         "on_the_edge",
         "on_the_edge",
     ]
+
+
+def test_a_file_that_is_no_recording_is_said_to_be_none(
+    run_compare: Compare, tmp_path: Path
+) -> None:
+    options = ["--recordings", *[str(tmp_path / "a.json")] * 2]  # the result in place of it
+    result = run_compare(SAME, SAME, *options)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {tmp_path / 'a.json'}: no recording: it has no rows")
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_file_that_cannot_be_read_is_one_line_and_exit_2(tmp_path: Path) -> None:

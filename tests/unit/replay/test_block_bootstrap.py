@@ -38,6 +38,12 @@ def test_a_block_is_as_long_as_a_queue_remembers_if_the_run_allows(
     assert (blocks.count, blocks.long_enough) == (count, long_enough)
 
 
+def test_how_long_a_run_must_be_is_known_from_how_long_a_request_takes() -> None:
+    too_short = blocks_for(60.0, 10.0)
+    assert too_short.shortest_run_s == 200.0
+    assert blocks_for(too_short.shortest_run_s, 10.0).long_enough
+
+
 def test_every_arrival_falls_into_a_block() -> None:
     blocks = blocks_for(100.0, 5.0)
     assert [blocks.of(t) for t in (0.0, 9.99, 10.0, 99.9, 100.0, 100.1)] == [0, 0, 1, 9, 9, 9]
@@ -51,7 +57,7 @@ def test_a_draw_takes_as_many_blocks_as_there_are_and_a_seed_repeats_it() -> Non
     assert drawn != draws(blocks, random.Random(4), 20)
 
 
-TWO_BLOCKS = Blocks(2, 5.0, long_enough=True)
+TWO_BLOCKS = Blocks(2, 5.0)
 
 
 def values_of(*pairs: tuple[float, int]) -> BlockValues:

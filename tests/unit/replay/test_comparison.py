@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
 from proxy.replay.comparison import Judgement, compare_runs, load_differences
 from proxy.replay.evidence import METRICS
 from tests.support.replay_records import RUN, completed, made_up_run, result_of
+
+if TYPE_CHECKING:
+    from proxy.replay.result import ReplayResult
 
 
 def test_two_runs_of_one_load_have_nothing_that_keeps_them_from_being_compared() -> None:
@@ -91,6 +96,27 @@ def test_less_than_the_histograms_can_tell_is_noise() -> None:
 def test_a_figure_that_one_run_has_not_is_unknown() -> None:
     a, b = result_of(completed(0.0, tokens=1)), result_of(completed(0.0, tokens=2))
     assert compare_runs(a, b, seed=1).judged("tpot_s.p50") is Judgement.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("run", "too_short"),
+    [
+        (made_up_run(seed=1), False),
+        (made_up_run(seed=1, duration_s=8.0), True),  # answers take a second: 20 s were enough
+        (made_up_run(seed=1, rate_per_s=0.1), True),  # six requests
+    ],
+    ids=["a minute", "8 s", "six requests"],
+)
+def test_runs_are_too_short_where_ten_blocks_would_not_be_independent(
+    run: ReplayResult, too_short: bool
+) -> None:
+    assert compare_runs(run, run, seed=1).is_too_short is too_short
+
+
+def test_whose_generator_was_late_is_known_with_by_how_much() -> None:
+    late = msgspec.structs.replace(RUN, generator={"loop_lag_p99_s": 0.4, "start_lag_p99_s": 0.1})
+    comparison = compare_runs(made_up_run(seed=1), made_up_run(seed=1, run=late), seed=1)
+    assert comparison.late_s == {"B": 0.4}
 
 
 def test_a_seed_repeats_a_comparison() -> None:

@@ -27,9 +27,15 @@ def row(metric_at: int, change: float | None) -> Row:
     return Row(metric, estimate, estimate, Estimate(change, interval), judgement)
 
 
-def comparison(changes: dict[str, float | None], *, long_enough: bool = True) -> Comparison:
+def comparison(
+    changes: dict[str, float | None],
+    *,
+    shortest_run_s: float = 0.0,
+    busy_blocks: int = 10,
+    late_s: dict[str, float] | None = None,
+) -> Comparison:
     rows = {m.name: row(i, changes.get(m.name, 0.0)) for i, m in enumerate(METRICS)}
-    return Comparison(rows, Blocks(10, 6.0, long_enough))
+    return Comparison(rows, Blocks(10, 6.0, shortest_run_s), busy_blocks, late_s or {})
 
 
 def view(card: list[float] | None = None, kv: list[float] | None = None) -> RecordingView:
@@ -119,6 +125,27 @@ def test_a_card_that_v1_has_filled_up_to_its_share_is_not_on_the_edge() -> None:
     assert len(read_comparison(comparison({}), view(card=[0.93] * 25), view())) == 1
 
 
-def test_runs_too_short_for_their_answers_are_said_to_be() -> None:
-    readings = read_comparison(comparison({}, long_enough=False))
-    assert readings[-1].code is Code.TOO_SHORT
+@pytest.mark.parametrize("changes", [{}, {"ttft_s.p50": -0.1}, {"goodput_per_s": -0.3}, TIGHTER])
+def test_runs_too_short_for_their_answers_have_no_other_verdict(changes: dict[str, float]) -> None:
+    (reading,) = read_comparison(comparison(changes, shortest_run_s=99.2))
+    assert reading.code is Code.TOO_SHORT
+    assert "10 blocks of 6.0 s depend on each other" in reading.text
+    assert reading.advice == "Replay for 100 s at least."
+
+
+def test_a_handful_of_requests_proves_nothing() -> None:
+    (reading,) = read_comparison(comparison({"ttft_s.p50": -0.1}, busy_blocks=4))
+    assert reading.code is Code.TOO_SHORT
+    assert "some came in 4 of 10 blocks" in reading.text
+
+
+def test_a_run_whose_generator_was_late_has_no_other_verdict() -> None:
+    (reading,) = read_comparison(comparison({"goodput_per_s": -0.3}, late_s={"B": 0.412}))
+    assert reading.code is Code.GENERATOR_LATE
+    assert "late (0.41 s in B)" in reading.text
+
+
+def test_memory_is_read_of_short_runs_too_but_not_held_against_their_goodput() -> None:
+    short = comparison({"goodput_per_s": -0.1}, shortest_run_s=99.0)
+    readings = read_comparison(short, view(kv=[0.99] * 9), view(kv=[0.5] * 9))
+    assert [reading.code for reading in readings] == [Code.TOO_SHORT, Code.ON_THE_EDGE]

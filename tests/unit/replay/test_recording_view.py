@@ -61,11 +61,28 @@ def test_without_a_gpu_the_engine_is_still_seen(recording: Path) -> None:
     assert view.kv_cache_usage.values == [0.5]
 
 
-@pytest.mark.parametrize("content", ["", "hello\n", f"{HEADER}\n{row(-999, '1 MiB')}\n"])
-def test_a_recording_of_another_time_is_said_to_be_one(recording: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    ["", "hello\n", '{"format": "sluice-replay", "offered": 3}\n', "a,b\n1,2\n", f"{HEADER}\n"],
+)
+def test_a_file_that_is_no_recording_is_said_to_be_none(recording: Path, content: str) -> None:
     recording.write_text(content)
-    with pytest.raises(BadResultError, match=r"memory\.csv: no sample of the time of the replay"):
+    with pytest.raises(BadResultError, match=r"memory\.csv: no recording: it has no rows of"):
         read_recording(recording, RUN)
+
+
+def test_bytes_that_are_no_text_are_no_recording(recording: Path) -> None:
+    recording.write_bytes(bytes(range(256)) * 50)
+    with pytest.raises(BadResultError, match=r"memory\.csv: no recording"):
+        read_recording(recording, RUN)
+
+
+def test_a_recording_of_another_time_says_of_which(recording: Path) -> None:
+    recording.write_text(f"{HEADER}\n{row(-999, '1 MiB')}\n{row(-998, '1 MiB')}\n")
+    with pytest.raises(BadResultError, match="of the replay of 2026-09-21") as caught:
+        read_recording(recording, RUN)
+    assert "a recording of 2026-09-21 13:56:41 to 13:56:42 UTC" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named(recording: Path) -> None:
