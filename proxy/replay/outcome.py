@@ -42,7 +42,8 @@ class RequestRecord:
     """One request of an application, however many tries it took.
 
     `arrived_s` is when it should have started by the schedule; the first try may begin later where
-    the generator lags. `token_times` are those of the chunks with text of its last try.
+    the generator lags. `token_times` are those of the chunks with text of its last try. Of several
+    `sequences` all tokens are counted, and the times are those of the first one.
     """
 
     arrived_s: float
@@ -54,6 +55,7 @@ class RequestRecord:
     output_tokens: int
     token_times: array[float] | None
     fate: Fate
+    sequences: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ All count from the arrival, so that refused tries and the waits between them are
     e2e   end - arrival
     tpot  (last token - first token) / (output tokens - 1), from two tokens on
     itl   each gap between two chunks with tokens
+
+Of a request for several sequences tpot and itl are of one of them: they are written side by side.
 """
 
 from __future__ import annotations
@@ -54,9 +56,10 @@ def e2e_s(record: RequestRecord) -> float:
 
 
 def tpot_s(record: RequestRecord) -> float | None:
-    if record.first_token_s is None or record.output_tokens < 2:
+    tokens = record.output_tokens / record.sequences
+    if record.first_token_s is None or tokens < 2:
         return None
-    return (last_token_s(record) - record.first_token_s) / (record.output_tokens - 1)
+    return (last_token_s(record) - record.first_token_s) / (tokens - 1)
 
 
 def last_token_s(record: RequestRecord) -> float:

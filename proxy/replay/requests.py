@@ -27,7 +27,8 @@ _ENCODED_PROMPT = b'"\\u0001"'
 @dataclass(frozen=True, slots=True)
 class RequestForm:
     """`exact_output` makes vLLM write exactly as many tokens as asked, by `ignore_eos` and
-    `min_tokens`, which other engines may not know. `extra` are fields that overrule ours."""
+    `min_tokens`, which other engines may not know. `extra` are fields that overrule ours, `n`
+    among them."""
 
     route: Route
     model: str
@@ -40,7 +41,7 @@ class RequestForm:
         return PATHS[self.route]
 
     def fields(self, prompt: str) -> dict[str, Any]:
-        """All but the output's length."""
+        """All but the output's length and how many sequences."""
         fields: dict[str, Any] = {"model": self.model, **self._prompt(prompt)}
         if self.stream:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -64,9 +65,14 @@ class RequestWriter:
         self._after = after[:-1]
         self._prompts = prompts
         self._length = b',"max_tokens":%d,"min_tokens":%d}' if form.exact_output else None
+        self._says_n = "n" in form.extra
 
     def body_of(self, arrival: Arrival, number: int) -> bytes:
         prompt = self._prompts.text_for(arrival, number).encode()
         most = arrival.output_tokens
+        wide = b',"n":%d' % arrival.sequences if self._asks_for_several(arrival) else b""
         length = self._length % (most, most) if self._length else b',"max_tokens":%d}' % most
-        return b'%b"%b"%b%b' % (self._before, prompt, self._after, length)
+        return b'%b"%b"%b%b%b' % (self._before, prompt, self._after, wide, length)
+
+    def _asks_for_several(self, arrival: Arrival) -> bool:
+        return arrival.sequences > 1 and not self._says_n

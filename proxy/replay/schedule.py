@@ -46,7 +46,9 @@ class Schedule:
 def _packed(arrival: Arrival) -> bytes:
     lengths = (arrival.prompt_tokens, arrival.output_tokens, len(arrival.blocks))
     ids = [block & 0xFFFFFFFFFFFFFFFF for block in arrival.blocks]
-    return struct.pack(f"<q3q{len(ids)}Q", round(arrival.at_s * _MICROSECONDS), *lengths, *ids)
+    packed = struct.pack(f"<q3q{len(ids)}Q", round(arrival.at_s * _MICROSECONDS), *lengths, *ids)
+    # Loads without wide requests keep the hashes that they had before there were any.
+    return packed if arrival.sequences == 1 else packed + struct.pack("<q", arrival.sequences)
 
 
 def made_up(
@@ -102,6 +104,12 @@ class LengthLimits:
             output = min(output, max(1, self.model_len - 1))
             prompt = min(prompt, max(1, self.model_len - output))
         return replace(arrival, prompt_tokens=prompt, output_tokens=output)
+
+
+def with_sequences(schedule: Schedule, sequences: int) -> Schedule:
+    """Every request asks for so many."""
+    wide = tuple(replace(arrival, sequences=sequences) for arrival in schedule.arrivals)
+    return replace(schedule, arrivals=wide)
 
 
 def clamped(schedule: Schedule, limits: LengthLimits) -> Schedule:

@@ -18,7 +18,7 @@ from proxy.replay.engine import Engine, EngineError, Served
 from proxy.replay.percentiles import percentile
 from proxy.replay.prompts import PromptWriter
 from proxy.replay.requests import RequestForm, RequestWriter
-from proxy.replay.schedule import LengthLimits, clamped
+from proxy.replay.schedule import LengthLimits, clamped, with_sequences
 from proxy.upstream.pool import IDLE_EXPIRY_S, ConnectionPool
 from proxy.upstream.port import UpstreamTimeouts
 
@@ -114,8 +114,13 @@ async def prepare(
         served=served,
         form=form,
         calibration=await _calibrated(engine, form),
-        schedule=clamped(schedule, model_len),
+        schedule=clamped(_as_wide_as_told(schedule, asking), model_len),
     )
+
+
+def _as_wide_as_told(schedule: Schedule, asking: Asking) -> Schedule:
+    told = asking.extra.get("n")
+    return with_sequences(schedule, told) if isinstance(told, int) and told > 0 else schedule
 
 
 async def _calibrated(engine: Engine, form: RequestForm) -> Calibration:

@@ -57,6 +57,7 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
+    index: int = 0
     delta: _Delta | None = None
     text: str | None = None
     finish_reason: str | None = None
@@ -77,25 +78,30 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class StreamedAnswer:
-    """Server-sent events of a chat or a completion. `clock` gives seconds since the start."""
+    """Server-sent events of a chat or a completion of so many `sequences`, whose events come mixed.
+    `clock` gives seconds since the start. Token times are those of the first sequence."""
 
     __slots__ = (
         "_clock",
         "_counts",
         "_finished",
+        "_others",
         "_rest",
+        "_sequences",
         "_times",
         "broken",
         "first_byte_s",
         "first_event_s",
     )
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], sequences: int = 1) -> None:
         self._clock = clock
+        self._sequences = sequences
         self._rest = b""
         self._times = array("d")
+        self._others = 0
         self._counts: _Counts | None = None
-        self._finished = False
+        self._finished = 0
         self.broken = False
         """The server said in an event that it failed."""
         self.first_byte_s: float | None = None
@@ -118,25 +124,30 @@ class StreamedAnswer:
         try:
             event = _decode(payload)
         except msgspec.MsgspecError:
-            self._finished |= payload.strip() == b"[DONE]"
+            if payload.strip() == b"[DONE]":
+                self._finished = self._sequences
             return
         if len(event.error) > _LONGEST_EMPTY:
             self.broken = True
         if event.usage is not None:
             self._counts = event.usage
-        if event.choices:
-            self._choice(event.choices[0], now_s)
+        for choice in event.choices:
+            self._choice(choice, now_s)
 
     def _choice(self, choice: _Choice, now_s: float) -> None:
-        if choice.finish_reason is not None:
-            self._finished = True
+        goes_on = choice.finish_reason is None
+        if not goes_on:
+            self._finished += 1
         delta = choice.delta
-        if delta is None or delta.has_text or (delta.role is None and not self._finished):
-            self._times.append(now_s)
+        if delta is None or delta.has_text or (delta.role is None and goes_on):
+            if choice.index:
+                self._others += 1
+            else:
+                self._times.append(now_s)
 
     @property
     def is_whole(self) -> bool:
-        return self._finished and not self.broken
+        return self._finished >= self._sequences and not self.broken
 
     @property
     def token_times(self) -> array[float] | None:
@@ -150,7 +161,7 @@ class StreamedAnswer:
     def output_tokens(self) -> int:
         if self._counts is not None and self._counts.completion_tokens is not None:
             return self._counts.completion_tokens
-        return len(self._times)
+        return len(self._times) + self._others
 
 
 class WholeAnswer:

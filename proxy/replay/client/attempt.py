@@ -34,6 +34,7 @@ class Attempt:
 
     __slots__ = (
         "_clock",
+        "_sequences",
         "answer",
         "began_s",
         "code",
@@ -44,8 +45,9 @@ class Attempt:
         "status",
     )
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], sequences: int = 1) -> None:
         self._clock = clock
+        self._sequences = sequences
         self.began_s = clock()
         self.ended_s = self.began_s
         self.status = 0
@@ -71,8 +73,10 @@ class Attempt:
 
     async def _read(self, response: UpstreamResponse) -> None:
         self.has_head = True
-        answer = StreamedAnswer if _is_stream(response.headers) else WholeAnswer
-        self.answer = answer(self._clock)
+        if _is_stream(response.headers):
+            self.answer = StreamedAnswer(self._clock, self._sequences)
+        else:
+            self.answer = WholeAnswer(self._clock)
         await response.pass_to(self.answer.take, _always_room)
         if self.answer.is_whole:
             self.status = response.status

@@ -89,7 +89,7 @@ class Requester:
     async def _try_until_done(self, arrival: Arrival, number: int, attempts: list[Attempt]) -> None:
         body = self._body_of(arrival, number)
         while True:
-            attempt = Attempt(self._clock)
+            attempt = Attempt(self._clock, arrival.sequences)
             attempts.append(attempt)
             await attempt.run(self._upstream, self._request(body, len(attempts) - 1))
             delay_s = self._delay_s(attempt, len(attempts) - 1)
@@ -130,6 +130,7 @@ class Requester:
             output_tokens=0 if answer is None else answer.output_tokens,
             token_times=times,
             fate=fate,
+            sequences=arrival.sequences,
         )
 
 

@@ -8,40 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.replay.arrival import Arrival
-from proxy.replay.traces.csv_columns import Columns, names_of
-from proxy.replay.traces.numbers import tokens, unix_seconds
+from proxy.replay.traces.csv_columns import CsvTrace, names_of
+from proxy.replay.traces.numbers import unix_seconds
 from proxy.replay.traces.trace import Trace, Window, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from proxy.replay.traces.lines import TraceLines
 
-_COLUMNS = ("timestamp", "contexttokens", "generatedtokens")
+_FORM = CsvTrace("TIMESTAMP", "ContextTokens", "GeneratedTokens", unix_seconds)
 
 
 def is_azure(first_line: str) -> bool:
-    return set(_COLUMNS) <= set(names_of(first_line))
+    return _FORM.has(first_line)
 
 
 def read_azure(lines: TraceLines, header: str, window: Window) -> Trace:
     """Raises BadTraceError."""
-    arrivals = within(_rows(lines, Columns(header, _COLUMNS)), window, in_order=True)
+    arrivals = within(_FORM.rows(lines, header), window, in_order=True)
     has_images = "numimages" in names_of(header)
     notes = ("its images are left out: prompts are text",) if has_images else ()
     return Trace("azure", arrivals, notes=notes)
-
-
-def _rows(lines: TraceLines, columns: Columns) -> Iterator[Arrival]:
-    def parse(line: str) -> Arrival:
-        at, prompt, output = columns.pick(line)
-        return Arrival(
-            unix_seconds(at, "TIMESTAMP"),
-            tokens(prompt, "ContextTokens"),
-            tokens(output, "GeneratedTokens"),
-        )
-
-    for number, line in lines:
-        if number > 1 and (row := lines.read(number, line, parse)) is not None:
-            yield row

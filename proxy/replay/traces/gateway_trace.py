@@ -11,7 +11,10 @@ not (version 1, refused requests, streams without usage), they are made up from 
 with p and a (the latter by route, and apart for streams) the bytes per token of those lines that
 have both, and the constants below without any. A request that was never answered is given its
 `max_tokens`, or the output of some answered one. One that was refused before its body was read is
-given both sizes of some answered one.
+given the sizes of some answered one.
+
+A line tells how many sequences its request asked for, not whether by `n` or by several prompts: all
+are replayed by `n`, each with its part of the output.
 """
 
 from __future__ import annotations
@@ -75,6 +78,11 @@ class _Line(msgspec.Struct):
         return self.route, self.stream
 
     @property
+    def sequences(self) -> int:
+        """0 seats: refused unread."""
+        return max(1, self.seats)
+
+    @property
     def is_measured(self) -> bool:
         return bool(self.prompt_tokens or self.prompt_bytes or self.body_bytes)
 
@@ -97,10 +105,14 @@ def read_gateway_trace(lines: TraceLines, window: Window) -> Trace:
     sizes = _Sizes.learned_from(wanted)
     rng = random.Random(0)
     clock = _clock(wanted)
-    rows = [Arrival(clock(line), *sizes.of(line, rng)) for line in wanted]
+    rows = [_arrival(clock(line), *sizes.of(line, rng)) for line in wanted]
     return Trace(
         "sluice", within(rows, window, in_order=False), notes=tuple(_notes(read, wanted, sizes))
     )
+
+
+def _arrival(at_s: float, prompt_tokens: int, output_tokens: int, sequences: int) -> Arrival:
+    return Arrival(at_s, prompt_tokens, output_tokens, sequences=sequences)
 
 
 def _parse(text: str) -> _Line:
@@ -126,11 +138,12 @@ def _clock(lines: Sequence[_Line]) -> Callable[[_Line], float]:
 
 @dataclass(slots=True)
 class _Sizes:
-    """Tokens of a line: told, or made up from what its neighbours say."""
+    """Tokens of a line: told, or made up from what its neighbours say. Of output those of one
+    sequence."""
 
     prompt_bytes_per_token: float = _PROMPT_BYTES_PER_TOKEN
     answer_bytes_per_token: dict[tuple[str, bool], float] = field(default_factory=dict)
-    answered: list[tuple[int, int]] = field(default_factory=list)
+    answered: list[tuple[int, int, int]] = field(default_factory=list)
 
     @classmethod
     def learned_from(cls, lines: Sequence[_Line]) -> _Sizes:
@@ -140,15 +153,17 @@ class _Sizes:
             sizes.prompt_bytes_per_token = sum(line.sent_bytes for line in told) / counted
         sizes._learn_answers(lines)
         sizes.answered = [
-            (sizes._prompt(line), sizes._answered(line)) for line in lines if line.outcome == "ok"
+            (sizes._prompt(line), sizes._answered(line), line.sequences)
+            for line in lines
+            if line.outcome == "ok"
         ]
         return sizes
 
-    def of(self, line: _Line, rng: random.Random) -> tuple[int, int]:
-        """Tokens of prompt and output."""
+    def of(self, line: _Line, rng: random.Random) -> tuple[int, int, int]:
+        """Tokens of prompt and output, and how many sequences."""
         if not line.is_measured and self.answered:
             return rng.choice(self.answered)
-        return self._prompt(line), self._output(line, rng)
+        return self._prompt(line), self._output(line, rng), line.sequences
 
     def _prompt(self, line: _Line) -> int:
         if line.prompt_tokens is not None:
@@ -172,9 +187,10 @@ class _Sizes:
 
     def _answered(self, line: _Line) -> int:
         if line.output_tokens is not None:
-            return max(1, line.output_tokens)
+            return max(1, round(line.output_tokens / line.sequences))
         usual = _EVENT_BYTES if line.stream else _ANSWER_BYTES_PER_TOKEN
-        guess = round(line.response_bytes / self.answer_bytes_per_token.get(line.way, usual))
+        guessed = line.response_bytes / self.answer_bytes_per_token.get(line.way, usual)
+        guess = round(guessed / line.sequences)
         return max(1, guess if line.max_tokens is None else min(guess, line.max_tokens))
 
 
@@ -190,7 +206,7 @@ def _notes(read: Sequence[_Line], wanted: Sequence[_Line], sizes: _Sizes) -> Ite
     if made_up := sum(line.output_tokens is None for line in wanted):
         yield f"the output tokens of {made_up} requests are estimates"
     if wide := sum(line.seats > 1 for line in wanted):
-        yield f"{wide} requests for several sequences are played as one sequence each"
+        yield f"{wide} requests for several sequences are played with n, were it several prompts"
 
 
 def _why_left_out(line: _Line) -> str:

@@ -59,4 +59,6 @@ def _at_s(arrival: Arrival) -> float:
 
 
 def _at(arrival: Arrival, at_s: float) -> Arrival:
-    return type(arrival)(at_s, arrival.prompt_tokens, arrival.output_tokens, arrival.blocks)
+    return type(arrival)(
+        at_s, arrival.prompt_tokens, arrival.output_tokens, arrival.blocks, arrival.sequences
+    )

@@ -84,6 +84,27 @@ def test_no_more_trials_than_allowed() -> None:
     assert done.recommendation() is not None
 
 
+def test_a_trial_that_tells_nothing_is_spent_and_its_limit_stays_in_question() -> None:
+    left = LimitSearch(Range(4, 4), random.Random(1), points=5, repeats=1, trials=3)
+    assert left.next_round() == [4]
+    left.spend()
+    assert not left.is_surveyed
+    assert left.next_round() == [4]
+    left.record(4, 1.0)
+    assert left.is_surveyed
+    assert left.is_settled
+    left.spend()
+    assert left.next_round() == []
+
+
+def test_a_search_is_settled_when_nothing_is_in_question_and_not_when_trials_ran_out() -> None:
+    assert search(knee_at_24, Range(2, 128)).is_settled
+    cut = search(knee_at_24, Range(2, 128), trials=7)
+    assert cut.is_surveyed
+    assert not cut.is_settled
+    assert not search(knee_at_24, Range(2, 128), trials=2).is_surveyed
+
+
 def test_with_hardly_any_trials_the_ends_come_first() -> None:
     assert set(search(knee_at_24, Range(2, 128), trials=2).scores) == {2, 128}
 

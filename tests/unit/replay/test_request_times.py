@@ -36,6 +36,11 @@ def test_a_chunk_may_hold_several_tokens() -> None:
     assert list(gaps_s(record)) == pytest.approx([0.1] * 4)
 
 
+def test_time_per_token_of_several_sequences_is_that_of_one_of_them() -> None:
+    record = replace(completed(0.0, tokens=5, gap_s=0.1), output_tokens=20, sequences=4)
+    assert tpot_s(record) == pytest.approx(0.1)
+
+
 def test_without_times_of_its_own_an_answer_came_at_its_end() -> None:
     record = replace(completed(0.0, ttft_s=0.5, tokens=5, gap_s=0.1), token_times=None)
     assert last_token_s(record) == record.ended_s

@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 
 from proxy.replay.arrival import Arrival
-from proxy.replay.schedule import LengthLimits, Schedule, clamped, limited, made_up, played
+from proxy.replay.schedule import (
+    LengthLimits,
+    Schedule,
+    clamped,
+    limited,
+    made_up,
+    played,
+    with_sequences,
+)
 from proxy.replay.synthetic.arrival_process import parse_arrivals
 
 
@@ -52,12 +60,23 @@ def test_equal_loads_have_equal_hashes_and_any_change_another() -> None:
         Schedule(tuple(_arrivals(0, 1.5)), 2.0, 512),
         Schedule((Arrival(0, 100, 11, (1, 2)), *_arrivals(1)), 2.0, 512),
         Schedule((Arrival(0, 100, 10, (1, 3)), *_arrivals(1)), 2.0, 512),
+        Schedule((Arrival(0, 100, 10, (1, 2), sequences=2), *_arrivals(1)), 2.0, 512),
         replace(schedule, block_tokens=16),
         replace(schedule, duration_s=3.0),
     ]
     hashes = {each.hash_with("chat") for each in (schedule, *changed)} | {schedule.hash_with("x")}
     assert len(hashes) == len(changed) + 2
     assert schedule.hash_with("chat") == replace(schedule, notes=("x",)).hash_with("chat")
+
+
+def test_a_load_without_wide_requests_has_the_hash_that_it_had_before_there_were_any() -> None:
+    assert Schedule((Arrival(0.5, 100, 10),), 2.0).hash_with("chat") == "f9fec5c2c3c8f65e"
+
+
+def test_every_request_can_be_made_to_ask_for_several_sequences() -> None:
+    wide = with_sequences(Schedule(tuple(_arrivals(0, 1)), 2.0, notes=("x",)), 3)
+    assert [a.sequences for a in wide.arrivals] == [3, 3]
+    assert wide.notes == ("x",)
 
 
 def test_a_made_up_load_hangs_on_its_seed_alone() -> None:

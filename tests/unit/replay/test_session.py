@@ -76,6 +76,14 @@ def test_every_request_is_played_with_prompts_as_long_as_asked_within_the_models
     assert "20 of 20 requests were cut to the limits of length" in prepared.schedule.notes
 
 
+def test_an_n_for_all_requests_is_known_to_their_records() -> None:
+    async def scenario() -> Prepared:
+        asking = replace(ASKING, extra={"n": 3})
+        return await prepare(ScriptedPort(_engine), asking, SCHEDULE, LengthLimits())
+
+    assert {a.sequences for a in asyncio.run(scenario()).schedule.arrivals} == {3}
+
+
 def test_without_tokenize_two_answers_calibrate_the_lengths() -> None:
     prepared, _, tally = _replayed(lambda request: _engine(request, can_count=False))
     assert prepared.calibration.how == "measured by usage of two requests"

@@ -11,9 +11,9 @@ from proxy.replay.client.answer import StreamedAnswer, WholeAnswer
 from tests.support.replay_upstream import DONE, ROLE, chat, event, usage, word
 
 
-def _read(*pieces: bytes) -> StreamedAnswer:
+def _read(*pieces: bytes, sequences: int = 1) -> StreamedAnswer:
     clock = count(1)
-    answer = StreamedAnswer(lambda: float(next(clock)))
+    answer = StreamedAnswer(lambda: float(next(clock)), sequences)
     for piece in pieces:
         assert answer.take(piece, False)
     assert answer.take(b"", True)
@@ -57,6 +57,28 @@ def test_a_stream_that_ends_early_or_with_an_error_is_not_whole() -> None:
     assert not _read(ROLE, word()).is_whole
     error = event(error={"message": "engine died", "code": "upstream_closed"})
     assert not _read(ROLE, word(), error, DONE).is_whole
+
+
+def _words(finish: str | None = None, *, of: int) -> list[bytes]:
+    """One step of so many sequences."""
+    return [
+        event(choices=[{"index": i, "delta": {"content": "a"}, "finish_reason": finish}])
+        for i in range(of)
+    ]
+
+
+def test_of_several_sequences_all_tokens_count_and_the_times_are_of_the_first() -> None:
+    answer = _read(*_words(of=3), *_words("stop", of=3), sequences=3)
+    assert answer.token_times is not None
+    assert list(answer.token_times) == [1.0, 4.0]
+    assert answer.output_tokens == 6
+
+
+def test_several_sequences_are_whole_when_all_of_them_are() -> None:
+    pieces = _words("stop", of=3)
+    assert _read(*pieces, sequences=3).is_whole
+    assert not _read(*pieces[:2], sequences=3).is_whole
+    assert _read(pieces[0], DONE, sequences=3).is_whole  # an engine that knows no n
 
 
 def test_what_is_no_event_is_passed_over() -> None:

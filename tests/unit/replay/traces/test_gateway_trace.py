@@ -80,6 +80,20 @@ def test_a_request_refused_unread_is_as_large_as_some_answered_one(tmp_path: Pat
     assert (second.prompt_tokens, second.output_tokens) == (100, 10)
 
 
+def test_a_request_for_several_sequences_asks_for_as_many_again(tmp_path: Path) -> None:
+    wide = {"seats": 4, "prompt_tokens": 9, "output_tokens": 80}
+    unread = {"outcome": "shed", "seats": 0, "body_bytes": 0}
+    trace = _read(tmp_path, _line(0, **wide), _line(1, **unread))
+    sizes = [(a.prompt_tokens, a.output_tokens, a.sequences) for a in trace.arrivals]
+    assert sizes == [(9, 20, 4)] * 2
+    assert any("1 requests for several sequences are played with n" in n for n in trace.notes)
+
+
+def test_max_tokens_is_of_each_sequence_and_bytes_are_of_all(tmp_path: Path) -> None:
+    line = _line(0, seats=2, response_bytes=8800, max_tokens=30)
+    assert _read(tmp_path, line).arrivals[0].output_tokens == 20
+
+
 def test_after_a_restart_the_wall_clock_counts(tmp_path: Path) -> None:
     trace = _read(tmp_path, _line(5.0), _line(0.0, arrived_wall_s=1100.0))
     assert [arrival.at_s for arrival in trace.arrivals] == [0.0, 95.0]
