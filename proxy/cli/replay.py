@@ -18,15 +18,10 @@ import uvloop
 from rich.console import Console
 
 from proxy import __version__
+from proxy.cli.beside import end_with_stdin
 from proxy.cli.output_files import refuse_unwritable
-from proxy.cli.replay_options import (
-    asking_of,
-    limits_of,
-    load_options,
-    objective_of,
-    patience_of,
-    schedule_of,
-)
+from proxy.cli.replay_options import limits_of, load_options, objective_of
+from proxy.cli.replay_plan import plan_of
 from proxy.cli.replay_view import progress_shown, result_lines, result_table
 from proxy.replay.client.tally import Tally
 from proxy.replay.engine import EngineError
@@ -40,9 +35,8 @@ from proxy.replay.summary import summarize_replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.replay.client.requester import Patience
+    from proxy.cli.replay_plan import Plan
     from proxy.replay.result import ReplayResult
-    from proxy.replay.schedule import Schedule
     from proxy.replay.session import Asking, Played, Prepared
 
 _NOT_REACHED, _UNREADABLE, _LATE, _INTERRUPTED = 1, 2, 3, 130
@@ -61,6 +55,7 @@ _GC_THRESHOLDS = (100_000, 100, 1_000_000)
 @click.option("--html", type=_FILE, help="Write a report that opens in any browser.")
 @click.option("--recording", type=_FILE, help="A file of sluice record, to lay under the report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--exit-with-stdin", is_flag=True, hidden=True)  # for a tuning, which may be killed
 def replay(
     url: str,
     trace: Path | None,
@@ -68,6 +63,7 @@ def replay(
     html: Path | None,
     recording: Path | None,
     as_json: bool,
+    exit_with_stdin: bool,
     **told: Any,  # noqa: ANN401 - options of many types, read in replay_options.py
 ) -> None:
     """Play a load against the OpenAI API at URL, as real clients would.
@@ -87,8 +83,9 @@ def replay(
       sluice replay http://gateway:8080 trace.jsonl --limit-rate 3 --max-prompt-tokens 4000
       sluice replay http://gateway:8080 --arrivals step:5@60s,50@20s --client vercel-ai
     """
-    asking, patience = asking_of(url, told), patience_of(told)
-    source, schedule = schedule_of(trace, told)
+    if exit_with_stdin:
+        end_with_stdin()
+    plan = plan_of(url, trace, told)
     if recording is not None and html is None:
         raise click.UsageError("--recording is laid under the report of --html FILE")
     refuse_unwritable(output, html)
@@ -96,16 +93,14 @@ def replay(
     tally = Tally(objective_of(told))
     console = Console(stderr=True, highlight=False)
     try:
-        prepared, played = uvloop.run(
-            _play(console, asking, schedule, patience, tally, told), debug=False
-        )
+        prepared, played = uvloop.run(_play(console, plan, tally, told), debug=False)
     except EngineError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(_NOT_REACHED) from error
     except KeyboardInterrupt:  # before there was anything to keep
         raise SystemExit(_INTERRUPTED) from None
-    load = _load(source, prepared, patience, told)
-    run = _run(asking, prepared, played, tally)
+    load = _load(plan, prepared, told)
+    run = _run(plan.asking, prepared, played, tally)
     result = summarize_replay(played.records, load, run)
     _print(result, as_json=as_json)
     problems = _written(result, output, html, recording)
@@ -115,16 +110,11 @@ def replay(
 
 
 async def _play(
-    console: Console,
-    asking: Asking,
-    schedule: Schedule,
-    patience: Patience,
-    tally: Tally,
-    told: dict[str, Any],
+    console: Console, plan: Plan, tally: Tally, told: dict[str, Any]
 ) -> tuple[Prepared, Played]:
-    pool = connect(asking, patience.timeout_s)
+    pool = connect(plan.asking, plan.patience.timeout_s)
     try:
-        prepared = await prepare(pool, asking, schedule, limits_of(told))
+        prepared = await prepare(pool, plan.asking, plan.schedule, limits_of(told))
         shown: list[asyncio.Task[None]] = []
 
         def begun(clock: Callable[[], float], playing: asyncio.Task[None]) -> None:
@@ -134,7 +124,7 @@ async def _play(
 
         with _few_collections():
             played = await play_schedule(
-                pool, asking, prepared, patience, tally, told["seed"], begun
+                pool, plan.asking, prepared, plan.patience, tally, told["seed"], begun
             )
         await asyncio.gather(*shown)
     finally:
@@ -199,16 +189,16 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _load(source: str, prepared: Prepared, patience: Patience, told: dict[str, Any]) -> Load:
+def _load(plan: Plan, prepared: Prepared, told: dict[str, Any]) -> Load:
     schedule = prepared.schedule
     return Load(
-        source=source,
+        source=plan.source,
         source_hash=prepared.load_hash,
         speed=told["speed"],
         rate_per_s=round(len(schedule.arrivals) / schedule.duration_s, 6),
         duration_s=schedule.duration_s,
-        timeout_s=patience.timeout_s,
-        max_retries=patience.max_retries,
+        timeout_s=plan.patience.timeout_s,
+        max_retries=plan.patience.max_retries,
         slo_ttft_s=told["slo_ttft"],
         slo_tpot_s=told["slo_tpot"],
         slo_e2e_s=told["slo_e2e"],

@@ -1,6 +1,7 @@
 """One run of `sluice replay` in a process of its own, whose result file is read back.
 
-Its own process, so that what a tuning keeps of earlier trials costs the next one no time.
+Its own process, so that what a tuning keeps of earlier trials costs the next one no time. It ends
+when its standard input does, and so does not outlive us, however we end.
 """
 
 from __future__ import annotations
@@ -22,24 +23,27 @@ if TYPE_CHECKING:
 
 _STOP_WITHIN_S = 5.0
 _LONGEST_COMPLAINT = 2000
-OUTPUT_OPTION = "--output"
 
 
 def replay_once(url: str, options: Sequence[str]) -> ReplayResult:
     """Raises ClickException with what the replay said when it left no result."""
-    command = [sys.executable, "-m", "proxy", "replay", url, *options]
+    command = [sys.executable, "-m", "proxy", "replay", url, "--exit-with-stdin"]
     with tempfile.TemporaryDirectory(prefix="sluice-tune-") as folder:
         path = Path(folder) / "result.json"
-        return result_of_command([*command, OUTPUT_OPTION, str(path)], path)
+        result = result_of_command([*command, "--output", str(path), *options], path)
+    if result.run.partial:
+        raise click.ClickException("the replay was broken off by somebody else")
+    return result
 
 
 def result_of_command(command: Sequence[str], path: Path) -> ReplayResult:
-    """The result that the command writes to `path`. Whatever ends us early ends it, too."""
+    """The result that the command writes to `path`. Whatever ends us early ends it, too: its
+    standard input is a pipe of which we hold the other end."""
     complaints = path.with_name("stderr")
     with complaints.open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
@@ -63,3 +67,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    if process.stdin is not None:
+        process.stdin.close()

@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,23 +21,22 @@ from rich.text import Text
 
 from proxy.cli.output_files import refuse_unwritable
 from proxy.cli.replay_child import replay_once
-from proxy.cli.tune_trials import gateway_with, run_trials
+from proxy.cli.tune_findings import Tuned, findings_of
+from proxy.cli.tune_load import load_duration_s
+from proxy.cli.tune_trials import Trials, gateway_with, run_trials
 from proxy.replay.limit_curve import limit_curve
 from proxy.replay.limit_search import LimitSearch, Range
 from proxy.replay.report.page import NoPlotlyError
 from proxy.replay.report.tuning_page import render_tuning
-from proxy.replay.synthetic.specification import BadSpecificationError, duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from proxy.replay.limit_curve import LimitPoint
-    from proxy.replay.limit_search import Recommendation
     from proxy.replay.result import ReplayResult
 
-_NOTHING_GOOD, _INTERRUPTED = 3, 130
+_UNPROVEN, _NOTHING_GOOD, _INTERRUPTED = 1, 3, 130
 _BAR_CELLS = 16
-_CLIFF = 0.25
 # Of each trial: a gateway and a replay start and end.
 _BESIDE_S = 4.0
 
@@ -69,7 +68,7 @@ _BESIDE_S = 4.0
 )
 @click.option(
     "--max-trials",
-    default=18,
+    default=24,
     show_default=True,
     type=click.IntRange(1, 500),
     help="At most so many replays.",
@@ -97,8 +96,9 @@ def tune(
     it. Trials are interleaved and repeated; of limits that are as good within noise the smallest is
     recommended. The engine should have nothing else to do.
 
-    Exit codes: 0 found, 1 a trial could not be played, 2 bad options, 3 nothing was good at any
-    limit, 130 broken off (the curve so far is printed).
+    Exit codes: 0 found, 1 trials could not be played, or the load generator was too slow for them
+    to count, 2 bad options, 3 nothing was good at any limit, 130 broken off (the curve so far is
+    printed, and nothing recommended).
 
     \b
     Examples:
@@ -106,25 +106,23 @@ def tune(
       sluice tune http://gpu-host:8000 --between 8 128 --html curve.html -- trace.csv --slo-e2e 30
     """
     span = _span(between)
+    _refuse_too_few_trials(span, points, max_trials)
     refuse_unwritable(html)
+    budget = _Budget(span, max_trials, load_duration_s(url, replay_options))
     search = LimitSearch(
         span, random.Random(order_seed), points=points, repeats=repeats, trials=max_trials
     )
-    trials: dict[int, list[ReplayResult]] = {}
-    interrupted = _run(search, url, replay_options, trials, span, max_trials)
-    curve = limit_curve(trials)
-    found = search.recommendation()
-    findings = list(_findings(found, span, curve, trials, interrupted=interrupted))
+    trials = Trials()
+    ended_by = _play(search, url, replay_options, trials, budget)
+    tuned = _tuned(span, search, trials, ended_by)
+    findings = findings_of(tuned)
     if as_json:
-        click.echo(json.dumps(_as_json(found, findings, curve)))
+        click.echo(json.dumps(_as_json(tuned, findings)))
     else:
-        _print(curve, found, findings)
+        _print(tuned, findings)
     if html is not None:
-        _write_page(html, url, findings, curve, found)
-    if interrupted:
-        raise SystemExit(_INTERRUPTED)
-    if found is None:
-        raise SystemExit(_NOTHING_GOOD)
+        _write_page(html, url, findings, tuned)
+    _exit(tuned)
 
 
 def _span(between: tuple[int, int] | None) -> Range:
@@ -142,48 +140,72 @@ def _span(between: tuple[int, int] | None) -> Range:
     return Range(max(1, int(told) // 16), int(told) - 1)
 
 
-def _run(
-    search: LimitSearch,
-    url: str,
-    options: Sequence[str],
-    trials: dict[int, list[ReplayResult]],
-    span: Range,
-    most: int,
-) -> bool:
-    """Whether it was broken off."""
-    console = Console(stderr=True)
-    console.print(
-        f"Limits {span.low} to {span.high}, at most {most} replays one after the other"
-        f"{_budget(options, most)}. Ctrl-C ends it with what there is by then.",
-        highlight=False,
-    )
-    began, done = time.monotonic(), 0
+def _refuse_too_few_trials(span: Range, points: int, most: int) -> None:
+    least = len(span.survey(points))
+    if most < least:
+        raise click.BadParameter(
+            f"{most} trials do not reach for the {least} limits to begin with (--points)",
+            param_hint="--max-trials",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """At most so many replays, of `load_s` seconds each."""
+
+    span: Range
+    most: int
+    load_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"Limits {self.span.low} to {self.span.high}, at most {self.most} replays one after "
+            f"the other: {_duration(self.most * (self.load_s + _BESIDE_S))}, and what answers take "
+            "at the end. Ctrl-C ends it with what there is by then."
+        )
+
+
+def _play(
+    search: LimitSearch, url: str, options: Sequence[str], trials: Trials, budget: _Budget
+) -> KeyboardInterrupt | click.ClickException | None:
+    """Fills `trials`; what ended them before the search was over. Raises ClickException when the
+    first one cannot be played."""
+    console = Console(stderr=True, highlight=False)
+    console.print(str(budget))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-        bar = progress.add_task("trials", total=most)
+        bar = progress.add_task("trials", total=budget.most)
+        began, done = time.monotonic(), 0
 
         def told(limit: int, result: ReplayResult) -> None:
             nonlocal done
             done += 1
             progress.advance(bar)
-            left = _duration((time.monotonic() - began) / done * (most - done))
-            progress.console.print(
-                f"limit {limit}: {result.goodput_per_s:.3f} good requests/s; at most {left} more",
-                highlight=False,
-            )
+            left = _duration((time.monotonic() - began) / done * (budget.most - done))
+            progress.console.print(f"limit {limit}: {_shown(result)}; at most {left} more")
 
         try:
             with _terminated_as_interrupted():
                 run_trials(
                     search,
                     lambda limit: gateway_with(url, limit),
-                    lambda gateway_url, _trial: replay_once(gateway_url, options),
+                    lambda gateway_url: replay_once(gateway_url, options),
                     trials,
                     told,
                 )
-        except KeyboardInterrupt:
-            return True
-    return False
+        except click.ClickException as error:
+            if not done:
+                raise
+            return error
+        except KeyboardInterrupt as interrupt:
+            return interrupt
+    return None
+
+
+def _shown(result: ReplayResult) -> str:
+    if result.run.is_late:
+        return f"does not count, the load generator was late by {result.run.late_s:.2f} s"
+    return f"{result.goodput_per_s:.3f} good requests/s"
 
 
 @contextmanager
@@ -196,101 +218,62 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _budget(options: Sequence[str], most: int) -> str:
-    """Of a trace played to its end, nobody knows before the first replay."""
-    for at, option in enumerate(options):
-        name, equals, value = option.partition("=")
-        if name == "--duration" and (equals or at + 1 < len(options)):
-            try:
-                each_s = duration_s(value or options[at + 1], name)
-            except BadSpecificationError:
-                break  # the replay itself says what is wrong with it
-            return f": {_duration(most * (each_s + _BESIDE_S))}, and what answers take at the end"
-    return "; how long they take is known after the first"
-
-
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _findings(
-    found: Recommendation | None,
+def _tuned(
     span: Range,
-    curve: Sequence[LimitPoint],
-    trials: Mapping[int, Sequence[ReplayResult]],
-    *,
-    interrupted: bool,
-) -> Iterator[str]:
-    if interrupted:
-        done = sum(map(len, trials.values()))
-        yield f"Broken off: what follows rests on {done} trials, and may change with more."
-    if found is None:
-        yield "No answer was good at any limit: the load is too high, or the objective too strict."
-        return
-    yield f"Recommended: SLUICE_MAX_IN_FLIGHT={found.limit}"
-    others = [str(limit) for limit in found.as_good if limit != found.limit]
-    if others:
-        yield (
-            f"As good within noise: {', '.join(others)}. The smallest is recommended, for it "
-            "leaves the engine the most room."
-        )
-    if cliff := _cliff(found.limit, curve):
-        yield cliff
-    if found.limit == span.high:
-        yield f"{span.high} is the largest limit that was allowed: a larger one may be better."
-    if found.limit == span.low and span.low > 1:
-        yield (
-            f"{span.low} is the smallest limit that was allowed, and as good as any: the load may "
-            "be too light to tell limits apart."
-        )
-    objective = trials[found.limit][-1].objective
-    if (objective.ttft_s, objective.tpot_s, objective.e2e_s) == (None, None, None):
-        yield (
-            "There was no objective, so every whole answer counts as good, however late it was: "
-            "state one with the options of sluice replay."
-        )
+    search: LimitSearch,
+    trials: Trials,
+    ended_by: KeyboardInterrupt | click.ClickException | None,
+) -> Tuned:
+    proven = search.is_surveyed and ended_by is None
+    return Tuned(
+        span=span,
+        trials=trials,
+        curve=limit_curve(trials.counted),
+        found=search.recommendation() if proven else None,
+        is_surveyed=search.is_surveyed,
+        is_settled=search.is_settled,
+        interrupted=isinstance(ended_by, KeyboardInterrupt),
+        failure=ended_by.message if isinstance(ended_by, click.ClickException) else None,
+    )
 
 
-def _cliff(limit: int, curve: Sequence[LimitPoint]) -> str | None:
-    """Beyond some limits an objective is missed by all at once, not by some."""
-    at = next(i for i, point in enumerate(curve) if point.limit == limit)
-    if at + 1 == len(curve):
-        return None
-    here, above = curve[at], curve[at + 1]
-    if above.goodput_per_s > here.goodput_per_s * (1 - _CLIFF):
-        return None
-    text = f"It is close to a cliff: {above.limit} has {above.goodput_per_s:.3g} good requests/s."
-    if at > 0:
-        below = curve[at - 1]
-        given_up = 1 - below.goodput_per_s / here.goodput_per_s
-        text += f" {below.limit} keeps a margin and gives up {max(given_up, 0):.0%}."
-    return text
+def _exit(tuned: Tuned) -> None:
+    if tuned.interrupted:
+        raise SystemExit(_INTERRUPTED)
+    if tuned.failure is not None or not tuned.is_surveyed:
+        raise SystemExit(_UNPROVEN)
+    if tuned.found is None:
+        raise SystemExit(_NOTHING_GOOD)
 
 
-def _as_json(
-    found: Recommendation | None, findings: Sequence[str], curve: Sequence[LimitPoint]
-) -> dict[str, Any]:
+def _as_json(tuned: Tuned, findings: Sequence[str]) -> dict[str, Any]:
+    found = tuned.found
     return {
         "recommended": found.limit if found else None,
         "best": found.best if found else None,
         "as_good": list(found.as_good) if found else [],
         "noise_per_s": found.noise if found else None,
         "findings": findings,
-        "limits": [asdict(point) for point in curve],
+        "broken_off": tuned.interrupted or tuned.failure is not None,
+        "limits": [asdict(point) for point in tuned.curve],
+        "late_trials": [{"limit": limit, "late_s": late_s} for limit, late_s in tuned.trials.late],
     }
 
 
-def _print(
-    curve: Sequence[LimitPoint], found: Recommendation | None, findings: Sequence[str]
-) -> None:
+def _print(tuned: Tuned, findings: Sequence[str]) -> None:
     console = Console(highlight=False)
-    if curve:
-        console.print(_table(curve, found))
+    if tuned.curve:
+        recommended = tuned.found.limit if tuned.found else None
+        console.print(_table(tuned.curve, recommended))
     for finding in findings:
         console.print(Text(finding))
 
 
-def _table(curve: Sequence[LimitPoint], found: Recommendation | None) -> Table:
+def _table(curve: Sequence[LimitPoint], recommended: int | None) -> Table:
     title = "Goodput over the limit"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("limit", "trials", "good/s"):
@@ -300,8 +283,8 @@ def _table(curve: Sequence[LimitPoint], found: Recommendation | None) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     highest = max(point.goodput_per_s for point in curve) or 1.0
     for point in curve:
-        chosen = found is not None and point.limit == found.limit
-        table.add_row(*_cells(point, highest), style="bold green" if chosen else None)
+        style = "bold green" if point.limit == recommended else None
+        table.add_row(*_cells(point, highest), style=style)
     return table
 
 
@@ -318,15 +301,10 @@ def _cells(point: LimitPoint, highest: float) -> Sequence[str]:
     )
 
 
-def _write_page(
-    path: Path,
-    url: str,
-    findings: Sequence[str],
-    curve: Sequence[LimitPoint],
-    found: Recommendation | None,
-) -> None:
+def _write_page(path: Path, url: str, findings: Sequence[str], tuned: Tuned) -> None:
+    recommended = tuned.found.limit if tuned.found else None
     try:
-        page = render_tuning(f"Tuning of {url}", findings, curve, found.limit if found else None)
+        page = render_tuning(f"Tuning of {url}", findings, tuned.curve, recommended)
         path.write_text(page, encoding="utf-8")
     except (NoPlotlyError, OSError) as error:
         raise click.ClickException(str(error)) from error

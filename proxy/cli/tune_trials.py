@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.cli.beside import child_serving_url
@@ -34,10 +35,40 @@ _OWN_SETTINGS = {
 }
 
 
-class Play(Protocol):
-    """Plays the load once against a URL. `trial` counts from 0."""
+# So many in a row say that it will not get better.
+_MOST_LATE = 3
 
-    def __call__(self, url: str, trial: int) -> ReplayResult: ...
+
+@dataclass(slots=True)
+class Trials:
+    """What was measured by now: those that count, by limit, and those whose load generator was late
+    itself, with how late in seconds."""
+
+    counted: dict[int, list[ReplayResult]] = field(default_factory=dict)
+    late: list[tuple[int, float]] = field(default_factory=list)
+    late_in_a_row: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.counted.values()))
+
+    @property
+    def generator_is_too_slow(self) -> bool:
+        return self.late_in_a_row >= _MOST_LATE
+
+    def add(self, limit: int, result: ReplayResult) -> None:
+        if result.run.is_late:
+            self.late.append((limit, result.run.late_s))
+            self.late_in_a_row += 1
+        else:
+            self.counted.setdefault(limit, []).append(result)
+            self.late_in_a_row = 0
+
+
+class Play(Protocol):
+    """Plays the load once against a URL."""
+
+    def __call__(self, url: str) -> ReplayResult: ...
 
 
 def gateway_settings(engine_url: str, limit: int, environment: Mapping[str, str]) -> dict[str, str]:
@@ -65,17 +96,20 @@ def run_trials(
     search: LimitSearch,
     gateway: Callable[[int], AbstractContextManager[str]],
     play: Play,
-    trials: dict[int, list[ReplayResult]],
+    trials: Trials,
     told: Callable[[int, ReplayResult], None],
 ) -> None:
-    """Until the search has seen enough. `trials` is filled as they end, so that whoever breaks it
-    off keeps them; `told` hears of each."""
-    done = 0
+    """Until the search has seen enough, or the load generator keeps being late. `trials` is filled
+    as they end, so that whoever breaks it off keeps them; `told` hears of each."""
     while limits := search.next_round():
         for limit in limits:
             with gateway(limit) as url:
-                result = play(url, done)
-            done += 1
-            trials.setdefault(limit, []).append(result)
-            search.record(limit, result.goodput_per_s)
+                result = play(url)
+            trials.add(limit, result)
+            if result.run.is_late:  # it measured itself, and must not decide about the limit
+                search.spend()
+            else:
+                search.record(limit, result.goodput_per_s)
             told(limit, result)
+            if trials.generator_is_too_slow:
+                return

@@ -82,12 +82,28 @@ class LimitSearch:
         self._scores.setdefault(limit, []).append(score)
         self._trials_left -= 1
 
+    def spend(self) -> None:
+        """A trial was played that tells nothing about its limit."""
+        self._trials_left -= 1
+
     def next_round(self) -> list[int]:
         """Empty when the search is over: nothing is in question, or the trials are used up."""
-        wanted = self._unsurveyed() or self._between_neighbours() or self._to_repeat()
-        wanted = wanted[: max(0, self._trials_left)]
+        wanted = self._in_question()[: max(0, self._trials_left)]
         self._rng.shuffle(wanted)
         return wanted
+
+    @property
+    def is_surveyed(self) -> bool:
+        """The range was looked at from end to end: without that no limit can be recommended."""
+        return not self._unsurveyed()
+
+    @property
+    def is_settled(self) -> bool:
+        """No limit is in question any more."""
+        return not self._in_question()
+
+    def _in_question(self) -> list[int]:
+        return self._unsurveyed() or self._between_neighbours() or self._to_repeat()
 
     def recommendation(self) -> Recommendation | None:
         """None when nothing was tried, or nothing was good at any limit."""

@@ -78,6 +78,44 @@ def test_ctrl_c_ends_it_with_what_there_is(engine: str, tmp_path: Path) -> None:
     assert read_result(output).run.partial
 
 
+def test_one_that_is_told_to_ends_with_its_standard_input(engine: str, tmp_path: Path) -> None:
+    output = tmp_path / "r.json"
+    options = ["--rate", "50", "--duration", "60s", "--output-tokens", "2", "--output", str(output)]
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        [sys.executable, "-m", "proxy", "replay", engine, "--exit-with-stdin", *options],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    assert process.stderr is not None
+    process.stderr.readline()
+    _, said = process.communicate()  # closes its standard input
+    assert process.returncode == 130, said
+    assert read_result(output).run.partial
+
+
+def test_a_trace_of_wide_requests_is_played_with_as_many_sequences(
+    engine: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "sluice.jsonl"
+    line = {
+        "v": 2,
+        "arrived_wall_s": 1000.0,
+        "offset_s": 0.0,
+        "route": "chat_completions",
+        "outcome": "ok",
+        "seats": 3,
+        "prompt_tokens": 40,
+        "output_tokens": 15,
+    }
+    trace.write_text("".join(json.dumps({**line, "offset_s": i / 10}) + "\n" for i in range(4)))
+    ran = CliRunner().invoke(replay, [engine, str(trace), "--json"])
+    assert ran.exit_code in (0, 3), ran.output
+    told = json.loads(ran.stdout)
+    assert told["completed"] == 4
+    assert sum(told["series"]["output_tokens"]) == 4 * 15
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [

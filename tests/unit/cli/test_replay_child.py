@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 import pytest
 
+from proxy.cli import replay_child as module
 from proxy.cli.replay_child import replay_once, result_of_command
 from proxy.replay.result import write_result
-from tests.support.replay_records import completed, result_of
+from tests.support.replay_records import RUN, completed, result_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +64,40 @@ def test_whoever_breaks_it_off_ends_it_too(tmp_path: Path) -> None:
     watcher.join()
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
+
+
+def test_a_parent_that_is_killed_takes_it_along(tmp_path: Path) -> None:
+    """The child holds a pipe open, which ends for its reader when the child does."""
+    fifo = tmp_path / "alive"
+    os.mkfifo(fifo)
+    child = (
+        "import os, signal, sys\n"
+        "from proxy.cli.beside import end_with_stdin\n"
+        "end_with_stdin()\n"
+        "alive = open(sys.argv[1], 'w')\n"
+        "print('here', file=alive, flush=True)\n"
+        "signal.pause()"
+    )
+    parent = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from proxy.cli.replay_child import result_of_command\n"
+        "result_of_command(sys.argv[2:], Path(sys.argv[1]))"
+    )
+    command = python(parent, tmp_path / "result.json", *python(child, fifo))
+    with subprocess.Popen(command) as process, fifo.open() as alive:  # noqa: S603 - our own
+        assert alive.readline() == "here\n"
+        process.kill()
+        assert alive.read() == ""
+
+
+def test_a_replay_that_somebody_else_broke_off_is_no_trial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = msgspec.structs.replace(RESULT, run=msgspec.structs.replace(RUN, partial=True))
+    monkeypatch.setattr(module, "result_of_command", lambda _command, _path: broken)
+    with pytest.raises(click.ClickException, match="was broken off"):
+        replay_once("http://gateway", ["--rate", "1"])
 
 
 def test_a_replay_that_cannot_start_says_why() -> None:

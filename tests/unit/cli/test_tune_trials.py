@@ -6,18 +6,20 @@ import random
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from proxy.cli.tune_trials import gateway_settings, run_trials
+from proxy.cli.tune_trials import Trials, gateway_settings, run_trials
 from proxy.replay.limit_search import LimitSearch, Range
-from tests.support.replay_records import completed, result_of
+from tests.support.replay_records import RUN, completed, result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from proxy.replay.result import ReplayResult
 
 ENGINE = "http://engine:8000"
+LATE = msgspec.structs.replace(RUN, generator={"loop_lag_p99_s": 0.4, "start_lag_p99_s": 0.2})
 
 
 def test_the_users_settings_hold_but_for_what_a_tuning_decides() -> None:
@@ -50,12 +52,17 @@ def test_the_size_of_the_engine_does_not_forbid_a_limit(told: str, passed_on: st
 
 
 class Bench:
-    """Gateways and a player that keep a diary; a limit of n serves n requests, up to 8."""
+    """Gateways and a player that keep a diary; a limit of n serves n requests, up to 8. The load
+    generator is late at some limits."""
 
-    def __init__(self, fails_at: int | None = None) -> None:
+    def __init__(
+        self, fails_at: int | None = None, late_at: Callable[[int], bool] = lambda _limit: False
+    ) -> None:
         self.diary: list[str] = []
-        self.trials: dict[int, list[ReplayResult]] = {}
+        self.trials = Trials()
         self.fails_at = fails_at
+        self.late_at = late_at
+        self.played = 0
         self.search = LimitSearch(Range(2, 32), random.Random(1), points=3, repeats=2, trials=9)
 
     @contextmanager
@@ -66,11 +73,13 @@ class Bench:
         finally:
             self.diary.append(f"stop {limit}")
 
-    def play(self, url: str, trial: int) -> ReplayResult:
-        if trial == self.fails_at:
+    def play(self, url: str) -> ReplayResult:
+        if self.played == self.fails_at:
             raise KeyboardInterrupt
+        self.played += 1
         limit = int(url.rpartition("/")[2])
-        return result_of(*[completed(0.0)] * min(limit, 8))
+        run = LATE if self.late_at(limit) else RUN
+        return result_of(*[completed(0.0)] * min(limit, 8), run=run)
 
     def run(self) -> None:
         run_trials(
@@ -95,7 +104,7 @@ def test_one_gateway_runs_at_a_time() -> None:
 def test_the_search_hears_of_every_trial() -> None:
     bench = Bench()
     bench.run()
-    assert {limit: len(results) for limit, results in bench.trials.items()} == {
+    assert {limit: len(results) for limit, results in bench.trials.counted.items()} == {
         limit: len(scores) for limit, scores in bench.search.scores.items()
     }
     found = bench.search.recommendation()
@@ -107,5 +116,22 @@ def test_who_breaks_it_off_keeps_what_was_done_and_leaves_no_gateway() -> None:
     bench = Bench(fails_at=2)
     with pytest.raises(KeyboardInterrupt):
         bench.run()
-    assert sum(map(len, bench.trials.values())) == 2
+    assert bench.trials.count == 2
     assert bench.diary[-1].startswith("stop")
+
+
+def test_a_trial_whose_generator_was_late_does_not_decide_and_is_tried_again() -> None:
+    late = [True, False]
+    bench = Bench(late_at=lambda limit: limit == 32 and bool(late) and late.pop(0))
+    bench.run()
+    assert bench.trials.late == [(32, 0.4)]
+    assert len(bench.trials.counted[32]) == len(bench.search.scores[32]) == 1
+    assert bench.trials.count + len(bench.trials.late) == 9
+
+
+def test_a_generator_that_stays_late_is_not_tried_for_ever() -> None:
+    bench = Bench(late_at=lambda limit: limit == 32)
+    bench.run()
+    assert bench.trials.generator_is_too_slow
+    assert set(bench.trials.late) == {(32, 0.4)}
+    assert set(bench.search.scores) == {2, 8}
