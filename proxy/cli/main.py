@@ -1,4 +1,5 @@
-"""The `sluice` command: finds its subcommands, and turns bad settings into lines and exit 2."""
+"""The `sluice` command: finds its subcommands, turns bad settings into lines and exit 2, and Ctrl-C
+into a line and exit 130."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import importlib
 import click
 
 from proxy import __version__
+from proxy.cli.interrupts import INTERRUPTED, SAID, end_at_once, raise_as_usual
 from proxy.config import SettingsError
 
 # Each lives in the module of its name, as a click command of that name.
@@ -52,9 +54,21 @@ class _Commands(click.Group):
             raise TypeError(f"proxy.cli.{cmd_name}.{cmd_name} is not a click command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """From here on the command is there to see to Ctrl-C."""
+        found = super().resolve_command(ctx, args)
+        if raise_as_usual():
+            ctx.call_on_close(end_at_once)
+        return found
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(SAID, err=True)
+            ctx.exit(INTERRUPTED)
         except SettingsError as error:
             for problem in error.problems:
                 click.echo(f"error: {problem}", err=True)

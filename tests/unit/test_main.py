@@ -1,4 +1,4 @@
-"""`python -m proxy` is the same command."""
+"""`sluice` and `python -m proxy` are one command."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ def test_the_module_runs_as_the_command() -> None:
         [sys.executable, "-m", "proxy", "--version"], capture_output=True, text=True, check=True
     )
     assert result.stdout == f"sluice, version {__version__}\n"
+
+
+def test_the_module_provides_for_ctrl_c_before_it_imports_anything() -> None:
+    script = "import sys, proxy.__main__; sys.exit('click' in sys.modules)"
+    asked = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603 - our own
+    assert asked.returncode == 0

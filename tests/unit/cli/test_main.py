@@ -74,6 +74,17 @@ def test_bad_settings_are_one_line_each_on_standard_error_and_exit_2(
     ]
 
 
+def test_a_command_that_is_interrupted_ends_in_one_line_and_exit_130(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(_overrides: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proxy.cli.serve.load_settings", interrupted)
+    result = invoke("serve")
+    assert (result.exit_code, result.stderr, result.stdout) == (130, "interrupted\n", "")
+
+
 def test_asking_for_help_loads_no_engine_room() -> None:
     script = "import sys, proxy.cli.main; sys.exit('uvicorn' in sys.modules)"
     asked = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603 - our own
