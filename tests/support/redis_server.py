@@ -1,0 +1,96 @@
+"""A real Redis, or Valkey, on a free port: started for some tests, stopped by its process id."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.engine_process import free_port, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PROGRAMS = ("redis-server", "valkey-server")
+
+
+@dataclass
+class RedisServer:
+    """`arguments` as on its command line. It forgets everything when it ends, unless told."""
+
+    directory: Path
+    arguments: tuple[str, ...] = ()
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+        if program is None:
+            pytest.skip("needs redis-server or valkey-server: apt-get install redis-server")
+        self.process = subprocess.Popen(  # noqa: S603 - a test's own command
+            [
+                *(program, "--port", str(self.port), "--bind", "127.0.0.1"),
+                *("--save", "", "--appendonly", "no", "--dir", str(self.directory)),
+                *self.arguments,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        )
+        wait_until(self.answers, "an answer of the Redis server")
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)) as it:
+            it.sendall(b"PING\r\n")
+            return bool(it.recv(64))
+        return False
+
+    def command(self, *words: str) -> bytes:
+        """The beginning of the answer, as it comes."""
+        with socket.create_connection(("127.0.0.1", self.port)) as it:
+            parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
+            it.sendall("".join(parts).encode())
+            return it.recv(1 << 16)
+
+    def pause(self) -> None:
+        """It stays there and says nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(number)
+            process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+
+@contextlib.contextmanager
+def running_redis(directory: Path, *arguments: str) -> Iterator[RedisServer]:
+    server = RedisServer(directory, arguments)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
