@@ -4,12 +4,15 @@ into a line and exit 130."""
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 import click
 
 from proxy import __version__
 from proxy.cli.interrupts import INTERRUPTED, SAID, end_at_once, raise_as_usual
-from proxy.config import SettingsError
+
+if TYPE_CHECKING:
+    from proxy.config import SettingsError
 
 # Each lives in the module of its name, as a click command of that name.
 _COMMANDS = (
@@ -69,10 +72,18 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo(SAID, err=True)
             ctx.exit(INTERRUPTED)
-        except SettingsError as error:
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except _settings_error() as error:
             for problem in error.problems:
                 click.echo(f"error: {problem}", err=True)
             ctx.exit(_BAD_SETTINGS)
+
+
+def _settings_error() -> type[SettingsError]:
+    """Looked up when something was raised: a help waits for no settings library."""
+    error: type[SettingsError] = importlib.import_module("proxy.config").SettingsError
+    return error
 
 
 @click.command(
