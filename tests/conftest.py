@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 __all__ = ["real_embedding_vllm", "real_vllm", "simulated_vllm", "simulated_vllm_with_key"]
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests are made of stays to the end, and each full garbage collection would
+    look through all of it: 0.3 s on two cores (2026-12-02), for each of the 800 tests on upstream
+    clients."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tests.support.gateway_process import GatewayProcess, Samples
+    from tests.support.gateway_process import GatewayProcess
+    from tests.support.metrics_page import Samples
 
 METRICS = request_bytes("/metrics", b"", "GET")
 CHAT = "/v1/chat/completions"
@@ -116,46 +117,35 @@ def test_every_metric_of_the_contract_is_there_under_its_name_type_and_labels() 
             assert set(sample.labels) - {"le"} == labels
 
 
-def test_the_page_suits_the_scraper_that_asks() -> None:
+@on_the_stand
+async def test_the_page_suits_the_scraper_that_asks(stand: Stand) -> None:
     """Text for those who say nothing, OpenMetrics for Prometheus, and the type says which."""
-
-    async def scenario() -> None:
-        accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
-        async with ScriptedUpstream() as upstream, gateway(upstream.url, max_in_flight=2) as sluice:
-            plain = await ask_once(sluice.admin_port, METRICS)
-            assert (plain.header("content-type") or "").startswith("text/plain; version=")
-            openly = await ask_once(
-                sluice.admin_port, request_bytes("/metrics", b"", "GET", headers=accept)
-            )
-            content_type = openly.header("content-type") or ""
-            assert content_type.startswith("application/openmetrics-text; version=1.0.0")
-            assert openly.body.endswith(b"# EOF\n")
-            assert list(open_metrics_families(openly.body.decode()))
-
-    asyncio.run(scenario())
+    port = stand.sluice.admin_port
+    accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+    plain = await ask_once(port, METRICS)
+    assert (plain.header("content-type") or "").startswith("text/plain; version=")
+    openly = await ask_once(port, request_bytes("/metrics", b"", "GET", headers=accept))
+    content_type = openly.header("content-type") or ""
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert openly.body.endswith(b"# EOF\n")
+    assert list(open_metrics_families(openly.body.decode()))
 
 
-def test_histograms_reach_from_a_millisecond_to_ten_minutes() -> None:
+@on_the_stand
+async def test_histograms_reach_from_a_millisecond_to_ten_minutes(stand: Stand) -> None:
     """R76: a p99 must neither stick at 10 s nor begin at 300 ms."""
-
-    async def scenario() -> dict[str, list[float]]:
-        async with ScriptedUpstream() as upstream, gateway(upstream.url, max_in_flight=2) as sluice:
-            await ask_once(sluice.port, request_bytes())
-            samples = await sluice.metrics()
-        bounds: dict[str, set[float]] = {}
-        for name, labels in samples:
-            if name.endswith("_bucket"):
-                bounds.setdefault(name, set()).add(float(dict(labels)["le"]))
-        return {name: sorted(found) for name, found in bounds.items()}
-
-    bounds = asyncio.run(scenario())
+    await ask_once(stand.sluice.port, request_bytes())
+    bounds: dict[str, set[float]] = {}
+    for name, labels in await stand.sluice.metrics():
+        if name.endswith("_bucket"):
+            bounds.setdefault(name, set()).add(float(dict(labels)["le"]))
     assert set(bounds) == {
         "sluice_queue_wait_seconds_bucket",
         "sluice_request_duration_seconds_bucket",
         "sluice_time_to_first_byte_seconds_bucket",
     }
     for found in bounds.values():
-        *finite, last = found
+        *finite, last = sorted(found)
         assert last == math.inf
         assert finite[0] <= 0.001
         assert finite[-1] >= 600

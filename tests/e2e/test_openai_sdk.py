@@ -27,6 +27,7 @@ from tests.support.scripted_upstream import (
     silent,
 )
 from tests.support.sdk import async_sdk, sync_sdk
+from tests.support.stand import Stand, on_the_stand, standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -401,7 +402,14 @@ def test_an_engine_that_is_down_is_asked_for_once() -> None:
     assert attempts.statuses == [503]
 
 
-def test_a_stream_that_breaks_raises_and_is_not_taken_for_finished() -> None:
+@pytest.fixture(scope="module", name="stand")
+def _stand() -> Iterator[Stand]:
+    with standing(max_in_flight=1) as stand:
+        yield stand
+
+
+@on_the_stand
+async def test_a_stream_that_breaks_raises_and_is_not_taken_for_finished(stand: Stand) -> None:
     """R17: the error event reaches the application as an exception with our code."""
 
     async def breaks(exchange: Exchange) -> None:
@@ -410,22 +418,17 @@ def test_a_stream_that_breaks_raises_and_is_not_taken_for_finished() -> None:
         await asyncio.sleep(0.02)
         exchange.reset()
 
-    async def scenario() -> None:
-        async with (
-            ScriptedUpstream(breaks) as upstream,
-            gateway(upstream.url, max_in_flight=1) as sluice,
-            async_sdk(sluice.url) as client,
-        ):
-            events = await chat_with(client, stream=True)
-            assert (await anext(events)).id == "a"
-            with pytest.raises(openai.APIError) as raised:
-                await anext(events)
-            assert raised.value.code == "upstream_closed"
-
-    asyncio.run(scenario())
+    stand.upstream.handler = breaks
+    async with async_sdk(stand.sluice.url) as client:
+        events = await chat_with(client, stream=True)
+        assert (await anext(events)).id == "a"
+        with pytest.raises(openai.APIError) as raised:
+            await anext(events)
+    assert raised.value.code == "upstream_closed"
 
 
-def test_a_plain_answer_that_breaks_raises_too() -> None:
+@on_the_stand
+async def test_a_plain_answer_that_breaks_raises_too(stand: Stand) -> None:
     """R17"""
 
     async def breaks(exchange: Exchange) -> None:
@@ -434,34 +437,22 @@ def test_a_plain_answer_that_breaks_raises_too() -> None:
         await asyncio.sleep(0.02)
         exchange.reset()
 
-    async def scenario() -> None:
-        async with (
-            ScriptedUpstream(breaks) as upstream,
-            gateway(upstream.url, max_in_flight=1) as sluice,
-            async_sdk(sluice.url) as client,
-        ):
-            with pytest.raises(openai.APIConnectionError):
-                await chat_with(client)
-            assert len(upstream.seen) == 1
-
-    asyncio.run(scenario())
+    stand.upstream.handler = breaks
+    async with async_sdk(stand.sluice.url) as client:
+        with pytest.raises(openai.APIConnectionError):
+            await chat_with(client)
+    assert len(stand.upstream.seen) == 1
 
 
-def test_a_client_timeout_ends_the_work_in_the_engine() -> None:
+@on_the_stand
+async def test_a_client_timeout_ends_the_work_in_the_engine(stand: Stand) -> None:
     """R02: the SDK gives up after its own timeout, and so does the engine."""
-
-    async def scenario() -> None:
-        async with (
-            ScriptedUpstream(silent) as upstream,
-            gateway(upstream.url, max_in_flight=1) as sluice,
-            async_sdk(sluice.url, timeout=0.5) as client,
-        ):
-            with pytest.raises(openai.APITimeoutError):
-                await chat_with(client)
-            await upstream.until(lambda: upstream.aborts == 1, within_s=1)
-            assert upstream.inflight == 0
-
-    asyncio.run(scenario())
+    stand.upstream.handler = silent
+    async with async_sdk(stand.sluice.url, timeout=0.5) as client:
+        with pytest.raises(openai.APITimeoutError):
+            await chat_with(client)
+        await stand.upstream.until(lambda: stand.upstream.aborts == 1, within_s=1)
+    assert stand.upstream.inflight == 0
 
 
 def test_a_client_timeout_bounds_the_wait_in_the_queue() -> None:

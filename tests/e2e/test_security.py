@@ -160,35 +160,28 @@ async def test_a_path_that_means_two_things_is_not_passed_on(stand: Stand, trick
     assert stand.upstream.seen == []
 
 
-def test_an_absolute_target_leads_to_no_other_server() -> None:
+@on_the_stand
+async def test_an_absolute_target_leads_to_no_other_server(stand: Stand) -> None:
     """R121: no proxy for anybody: what host a request names decides nothing."""
-
-    async def scenario() -> None:
-        async with (
-            ScriptedUpstream() as upstream,
-            ScriptedUpstream(other_server) as elsewhere,
-            gateway(upstream.url, max_in_flight=2) as sluice,
+    async with ScriptedUpstream(other_server) as elsewhere:
+        other = f"127.0.0.1:{elsewhere.port}"
+        for target, host in (
+            (f"http://{other}/v1/models", "gateway"),
+            (f"http://user:pass@{other}/v1/models", "gateway"),
+            ("/v1/models", other),
+            (f"http://{other}/sleep", other),
         ):
-            other = f"127.0.0.1:{elsewhere.port}"
-            for target, host in (
-                (f"http://{other}/v1/models", "gateway"),
-                (f"http://user:pass@{other}/v1/models", "gateway"),
-                ("/v1/models", other),
-                (f"http://{other}/sleep", other),
-            ):
-                headers = {"Host": host}
-                answer = await ask_once(sluice.port, request_bytes(target, b"", "GET", headers))
-                assert answer.status == (404 if target.endswith("/sleep") else 200)
-            for line in (f"CONNECT {other} HTTP/1.1", "OPTIONS * HTTP/1.1"):
-                async with await RawClient.connect(sluice.port) as client:
-                    answer = await client.ask(f"{line}\r\nHost: {other}\r\n\r\n".encode())
-                    assert answer.status in (400, 404)
-            assert elsewhere.connections_accepted == 0
-            assert {request.target for request in upstream.seen} == {b"/v1/models"}
-            authority = f"127.0.0.1:{upstream.port}".encode()
-            assert {request.header(b"host") for request in upstream.seen} == {authority}
-
-    asyncio.run(scenario())
+            request = request_bytes(target, b"", "GET", {"Host": host})
+            answer = await ask_once(stand.sluice.port, request)
+            assert answer.status == (404 if target.endswith("/sleep") else 200)
+        for line in (f"CONNECT {other} HTTP/1.1", "OPTIONS * HTTP/1.1"):
+            async with await stand.client() as client:
+                answer = await client.ask(f"{line}\r\nHost: {other}\r\n\r\n".encode())
+                assert answer.status in (400, 404)
+        assert elsewhere.connections_accepted == 0
+    assert {request.target for request in stand.upstream.seen} == {b"/v1/models"}
+    authority = f"127.0.0.1:{stand.upstream.port}".encode()
+    assert {request.header(b"host") for request in stand.upstream.seen} == {authority}
 
 
 @on_the_stand
@@ -246,25 +239,22 @@ async def test_a_request_hidden_in_a_body_is_only_a_body(stand: Stand) -> None:
 # Framework pages.
 
 
-def test_there_are_no_framework_pages_on_either_listener() -> None:
+@on_the_stand
+async def test_there_are_no_framework_pages_on_either_listener(stand: Stand) -> None:
     """R124: they would shadow the engine's, and describe what is nobody's business."""
-
-    async def scenario() -> None:
-        async with ScriptedUpstream() as upstream, gateway(upstream.url, max_in_flight=1) as sluice:
-            for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"):
-                for port in (sluice.port, sluice.admin_port):
-                    answer = await ask_once(port, request_bytes(path, b"", "GET"))
-                    check_own_answer(answer, 404, INVALID, "unknown_path")
-            public = await ask_once(sluice.port, request_bytes("/metrics", b"", "GET"))
-            check_own_answer(public, 404, INVALID, "unknown_path")
-            for target in (CHAT, "/v1/models"):
-                answer = await ask_once(sluice.admin_port, request_bytes(target))
-                check_own_answer(answer, 404, INVALID, "unknown_path")
-            assert upstream.seen == []
-            served = await ask_once(sluice.port, request_bytes("/v1/models", b"", "GET"))
-            assert served.header("server") is None, "it says what it runs on"
-
-    asyncio.run(scenario())
+    sluice = stand.sluice
+    for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"):
+        for port in (sluice.port, sluice.admin_port):
+            answer = await ask_once(port, request_bytes(path, b"", "GET"))
+            check_own_answer(answer, 404, INVALID, "unknown_path")
+    public = await ask_once(sluice.port, request_bytes("/metrics", b"", "GET"))
+    check_own_answer(public, 404, INVALID, "unknown_path")
+    for target in (CHAT, "/v1/models"):
+        answer = await ask_once(sluice.admin_port, request_bytes(target))
+        check_own_answer(answer, 404, INVALID, "unknown_path")
+    assert stand.upstream.seen == []
+    served = await ask_once(sluice.port, request_bytes("/v1/models", b"", "GET"))
+    assert served.header("server") is None, "it says what it runs on"
 
 
 # Keys.
@@ -543,17 +533,12 @@ def test_no_key_no_query_and_no_text_is_written_down(
             assert CANARY.encode().lower() not in answer.body.lower()
 
 
-def test_an_answer_of_the_engine_is_not_ours_to_censor() -> None:
+@on_the_stand
+async def test_an_answer_of_the_engine_is_not_ours_to_censor(stand: Stand) -> None:
     """R123: what it says about its own errors passes, keys and all."""
-
-    async def scenario() -> None:
-        own = json_answer({"error": {"message": f"Incorrect API key provided: {CANARY}"}}, 401)
-        async with (
-            ScriptedUpstream(own) as upstream,
-            gateway(upstream.url, max_in_flight=1) as sluice,
-        ):
-            answer = await ask_once(sluice.port, request_bytes(CHAT))
-            assert (answer.status, answer.header("x-sluice-reason")) == (401, None)
-            assert CANARY.encode() in answer.body
-
-    asyncio.run(scenario())
+    stand.upstream.handler = json_answer(
+        {"error": {"message": f"Incorrect API key provided: {CANARY}"}}, 401
+    )
+    answer = await ask_once(stand.sluice.port, request_bytes(CHAT))
+    assert (answer.status, answer.header("x-sluice-reason")) == (401, None)
+    assert CANARY.encode() in answer.body

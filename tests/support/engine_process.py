@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections import deque
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.metrics_page import samples_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +33,8 @@ MAX_NUM_BATCHED_TOKENS = 64
 _ABORT_LINE = re.compile(r"Request \S+ aborted\.")
 _STOP_WITHIN_S = 20.0
 _SHOWN_LOG_LINES = 60
+# For plain HTTP. To load the system's authorities takes longer than a request does.
+_NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +53,22 @@ class EngineProcess:
     def client(self) -> httpx.Client:
         """Talks to the engine directly, with its key."""
         headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30.0, trust_env=False)
+        return httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=30.0,
+            trust_env=False,
+            verify=_NO_AUTHORITIES,
+        )
 
     def metrics_page(self) -> str:
-        return httpx.get(f"{self.url}/metrics", trust_env=False).text
+        return _get(f"{self.url}/metrics").text
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of this name that have these labels; a KeyError without any."""
         wanted = labels.items()
-        values = [
-            sample.value
-            for family in text_string_to_metric_families(self.metrics_page())
-            for sample in family.samples
-            if sample.name == name and wanted <= sample.labels.items()
-        ]
+        found = samples_of(self.metrics_page(), name)
+        values = [value for (_, having), value in found.items() if wanted <= having]
         if not values:
             raise KeyError(f"{name}{labels} is not on the page")
         return sum(values)
@@ -141,13 +147,17 @@ def wait_until(holds: Callable[[], bool], what: str, within_s: float = 10.0) -> 
         time.sleep(0.02)
 
 
+def _get(url: str) -> httpx.Response:
+    return httpx.get(url, trust_env=False, verify=_NO_AUTHORITIES)
+
+
 def _wait_until_healthy(
     engine: EngineProcess, process: subprocess.Popen[bytes], within_s: float
 ) -> None:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{engine.url}/health", trust_env=False).status_code == 200:
+            if _get(f"{engine.url}/health").status_code == 200:
                 return
         time.sleep(0.05)
     how = "did not become healthy" if process.returncode is None else "ended while starting"

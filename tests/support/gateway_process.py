@@ -17,9 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import httpx
-from prometheus_client.parser import text_string_to_metric_families
-
+from tests.support.metrics_page import samples, samples_of
 from tests.support.process_sockets import open_descriptors, sockets_towards
 from tests.support.raw_client import ask_once, request_bytes
 
@@ -27,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
+    from tests.support.metrics_page import Samples
+
 _PUBLIC = re.compile(r"serves http://[^:\s]+:(\d+)")
 _ADMIN = re.compile(r"health: http://[^:\s]+:(\d+)")
 _START_WITHIN_S = 20.0
 _STOP_WITHIN_S = 20.0
-
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @dataclass
@@ -65,29 +63,24 @@ class GatewayProcess:
 
     async def metrics(self) -> Samples:
         """Every sample of the metrics page, by name and labels."""
-        page = await ask_once(self.admin_port, request_bytes("/metrics", b"", "GET"))
-        return {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(page.body.decode())
-            for sample in family.samples
-        }
+        return samples(await self._metrics_page())
 
     async def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of this name that have these labels; 0 when there are none."""
         wanted = labels.items()
         return sum(
             value
-            for (found, having), value in (await self.metrics()).items()
-            if found == name and wanted <= having
+            for (_, having), value in samples_of(await self._metrics_page(), name).items()
+            if wanted <= having
         )
 
     async def outcomes(self) -> Counter[str]:
         """How many requests ended how, so far. The difference of two of them has no zeros."""
+        ended = samples_of(await self._metrics_page(), "sluice_requests_total")
         return Counter(
             {
                 dict(labels)["outcome"]: int(value)
-                for (name, labels), value in _summed_over_routes(await self.metrics()).items()
-                if name == "sluice_requests_total"
+                for (_, labels), value in _summed_over_routes(ended).items()
             }
         )
 
@@ -105,6 +98,10 @@ class GatewayProcess:
         """Waits until no seat is taken and nobody waits."""
         await self.until_metric("sluice_in_flight", 0, within_s)
         await self.until_metric("sluice_queue_depth", 0, within_s)
+
+    async def _metrics_page(self) -> str:
+        page = await ask_once(self.admin_port, request_bytes("/metrics", b"", "GET"))
+        return page.body.decode()
 
     def open_descriptors(self) -> int:
         return open_descriptors(self.pid)
@@ -210,6 +207,5 @@ async def _read_ports(running: GatewayProcess, reading: asyncio.Task[None]) -> N
 
 
 async def _until_ready(running: GatewayProcess) -> None:
-    async with httpx.AsyncClient(trust_env=False) as client:
-        while (await client.get(f"{running.url}/readyz")).status_code != 200:
-            await asyncio.sleep(0.02)
+    while (await ask_once(running.port, request_bytes("/readyz", b"", "GET"))).status != 200:
+        await asyncio.sleep(0.02)
