@@ -11,6 +11,7 @@ BENCH_ARGS ?=
 STORM_ARGS ?=
 
 IN_PROCESS_TESTS := $(addprefix tests/,architecture bench properties scenarios unit)
+NOT_IN_PROCESS := $(addprefix --ignore=,$(IN_PROCESS_TESTS))
 
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
@@ -22,7 +23,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-vllm bench storm lint format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm lint format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -31,14 +32,19 @@ run: $(RUN_STAMP) ## the gateway, in front of SLUICE_UPSTREAM_URLS or of a simul
 	@scripts/print_try_it.sh $(if $(UPSTREAM_IS_SET),,simulated)
 	@exec $(BIN)/sluice serve $(SERVE_OPTIONS)
 
-test: test-in-process test-sockets ## every test but those that need a real vLLM
+test: test-in-process test-sockets test-alone ## every test but those that need a real vLLM
 
 # Side by side, for they ask nothing of the clock. Whatever is not named here runs with the others.
 test-in-process: $(DEV_STAMP) ## those that need no process but their own
 	$(BIN)/python -m pytest -n auto --dist worksteal $(IN_PROCESS_TESTS) $(PYTEST_ARGS)
 
-test-sockets: $(DEV_STAMP) ## those with real sockets and processes, one at a time
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(IN_PROCESS_TESTS)) $(PYTEST_ARGS)
+# A file at a time, so that the gateway that the tests of a file share is started once.
+test-sockets: $(DEV_STAMP) ## those with real sockets and processes
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not alone and not vllm" $(NOT_IN_PROCESS) \
+		$(PYTEST_ARGS)
+
+test-alone: $(DEV_STAMP) ## those of them that need the whole machine, one after the other
+	$(BIN)/python -m pytest -m "alone and not vllm" $(NOT_IN_PROCESS) $(PYTEST_ARGS)
 
 test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed beside the project
 	scripts/setup_vllm.sh

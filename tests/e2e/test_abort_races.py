@@ -80,6 +80,7 @@ PATIENCE_S = 0.08
 JITTER_S = 0.003
 
 
+@pytest.mark.alone("three things within a few milliseconds")
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_seat_an_end_of_patience_and_a_farewell_at_once_have_one_outcome() -> None:

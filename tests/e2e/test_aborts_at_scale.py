@@ -33,6 +33,7 @@ NOTICED_WITHIN_S = 1.0
 FAREWELLS: tuple[Farewell, Farewell] = ("fin", "rst")
 
 
+@pytest.mark.alone("hundreds of clients at once, and each second counts")
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_ten_thousand_aborts_in_every_phase_leave_nothing_behind() -> None:

@@ -256,8 +256,15 @@ async def test_a_client_that_asks_first_is_refused_before_it_sends(stand: Stand)
             assert (await client.answer()).status == 200
 
 
+@pytest.fixture(scope="module", name="roomy")
+def _roomy() -> Iterator[Stand]:
+    """As much of a body as is let through by default."""
+    with standing(max_in_flight=1) as stand:
+        yield stand
+
+
 @pytest.mark.timeout(60)
-def test_an_ordinary_vision_request_passes_unharmed() -> None:
+def test_an_ordinary_vision_request_passes_unharmed(roomy: Stand) -> None:
     """R93: 30 MB of base64 in JSON, under the default limit, both ways of framing."""
     image = base64.b64encode(os.urandom(22 * MIB)).decode()
     part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
@@ -265,17 +272,16 @@ def test_an_ordinary_vision_request_passes_unharmed() -> None:
     assert len(body) > 30_000_000
 
     async def scenario() -> None:
-        async with ScriptedUpstream() as upstream, gateway(upstream.url, max_in_flight=1) as sluice:
-            answer = await ask_once(sluice.port, request_bytes(CHAT, body))
-            assert answer.status == 200
-            chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-            headers = {"Transfer-Encoding": "chunked"}
-            answer = await ask_once(sluice.port, request_bytes(CHAT, chunked, headers=headers))
-            assert answer.status == 200
-            digests = {hashlib.sha256(request.body).digest() for request in upstream.seen}
-            assert digests == {hashlib.sha256(body).digest()}
+        answer = await ask_once(roomy.sluice.port, request_bytes(CHAT, body))
+        assert answer.status == 200
+        chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        headers = {"Transfer-Encoding": "chunked"}
+        answer = await ask_once(roomy.sluice.port, request_bytes(CHAT, chunked, headers=headers))
+        assert answer.status == 200
+        digests = [hashlib.sha256(request.body).digest() for request in roomy.upstream.seen]
+        assert digests == [hashlib.sha256(body).digest()] * 2
 
-    asyncio.run(scenario())
+    roomy.run(scenario())
 
 
 MULTIPART_TYPES = {
@@ -287,7 +293,7 @@ MULTIPART_TYPES = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("case", MULTIPART_TYPES)
-def test_an_upload_form_is_not_taken_apart(case: str) -> None:
+def test_an_upload_form_is_not_taken_apart(roomy: Stand, case: str) -> None:
     """R97: file first, model last, a name in CJK, and 60 MB in the one that counts."""
     content_type = MULTIPART_TYPES[case]
     size = 60_000_000 if case == "quoted" else 100_000
@@ -304,21 +310,21 @@ def test_an_upload_form_is_not_taken_apart(case: str) -> None:
     )
 
     async def scenario() -> None:
-        target = "/v1/audio/transcriptions"
         headers = {"Content-Type": content_type}
-        async with ScriptedUpstream() as upstream, gateway(upstream.url, max_in_flight=1) as sluice:
-            answer = await ask_once(sluice.port, request_bytes(target, body, headers=headers))
-            assert answer.status == 200
-            (seen,) = upstream.seen
-            assert hashlib.sha256(seen.body).digest() == hashlib.sha256(body).digest()
-            assert seen.values(b"content-type") == [content_type.encode()]
+        request = request_bytes("/v1/audio/transcriptions", body, headers=headers)
+        answer = await ask_once(roomy.sluice.port, request)
+        assert answer.status == 200
+        (seen,) = roomy.upstream.seen
+        assert hashlib.sha256(seen.body).digest() == hashlib.sha256(body).digest()
+        assert seen.values(b"content-type") == [content_type.encode()]
 
-    asyncio.run(scenario())
+    roomy.run(scenario())
 
 
 # What bodies cost while they wait, and while they come.
 
 
+@pytest.mark.alone("memory depends on how many bodies are put together at once")
 @pytest.mark.timeout(60)
 def test_waiting_bodies_cost_what_they_weigh_and_refused_ones_nothing() -> None:
     """R95: memory is bounded by places times body size, and comes back."""
@@ -412,6 +418,7 @@ def test_bodies_on_their_way_are_bounded_together() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.alone("how long events are held up is measured")
 @pytest.mark.timeout(60)
 def test_large_bodies_do_not_stop_a_stream(record_property: Callable[[str, object], None]) -> None:
     """R98: a stream of 50 events a second, while ten clients upload 10 MB each, twice over.

@@ -42,6 +42,7 @@ def now() -> float:
 # The keep-alive race (R31).
 
 
+@pytest.mark.alone("pauses that are right to a few milliseconds")
 @pytest.mark.parametrize("upstream_client", UPSTREAM_CLIENTS)
 def test_an_engine_that_closes_idle_connections_costs_no_request(upstream_client: str) -> None:
     """R31: four at a time, spaced by what the engine waits and less or a little more."""
@@ -143,6 +144,7 @@ def test_a_request_is_sent_again_only_if_a_reused_connection_died_unanswered(
 # The pool is not a limit (R32, R33, R36).
 
 
+@pytest.mark.alone("so many aborts in so many seconds")
 @pytest.mark.parametrize("upstream_client", UPSTREAM_CLIENTS)
 def test_a_burst_of_aborts_costs_no_connection(upstream_client: str) -> None:
     """R32: four times what the seats hold, with open routes between, for 4 s."""

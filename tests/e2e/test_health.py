@@ -140,6 +140,7 @@ async def until_ready(port: int, within_s: float = 3.0) -> None:
 # Under load.
 
 
+@pytest.mark.alone("a flood, and probes that have a second")
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_flooded_gateway_is_alive_and_ready_and_asks_the_engine_nothing_for_it() -> None:
@@ -182,6 +183,7 @@ def probers_of(sluice: GatewayProcess) -> list[Prober]:
     ]
 
 
+@pytest.mark.alone("hundreds of streams, and probes that have a second")
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_no_probe_is_missed_while_hundreds_of_streams_flow() -> None:

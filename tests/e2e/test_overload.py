@@ -79,6 +79,7 @@ async def deepest_queue(sluice: GatewayProcess, until: asyncio.Event) -> int:
     return deepest
 
 
+@pytest.mark.alone("a flood, whose refusals are timed for the report")
 @pytest.mark.parametrize("upload", ["with-the-head", "after-all-heads"])
 @pytest.mark.timeout(60)
 def test_a_thousand_clients_together_fill_every_seat_and_place_and_no_more(
@@ -145,6 +146,7 @@ def test_an_engine_that_answers_at_once_is_not_overrun_either() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.alone("a flood")
 def test_a_flood_of_clients_gets_a_last_word_for_everyone() -> None:
     """R67: nobody stays connected without an answer, and nothing of them stays behind."""
     clients = 3000
@@ -487,6 +489,7 @@ async def arrive(
     raise AssertionError("unreachable")
 
 
+@pytest.mark.alone("a load of so many requests a second, and what came of it")
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_retry_storm_does_not_eat_what_the_engine_could_do() -> None:
