@@ -23,7 +23,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm lint format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm lint check-deploy format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -64,6 +64,9 @@ lint: $(DEV_STAMP) ## formatting, lint, types, import contracts, scripts, Docker
 	$(BIN)/shellcheck $(SHELL_SCRIPTS)
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/pre-commit validate-config
+
+check-deploy: $(DEV_STAMP) ## what stands in deploy/, as Prometheus, kubectl and an API server read it
+	scripts/check_deploy.sh $(BIN)
 
 format: $(DEV_STAMP) ## rewrite the code as lint wants it
 	$(BIN)/ruff check --fix .
