@@ -56,7 +56,8 @@ def result_of_command(command: Sequence[str], path: Path) -> ReplayResult:
         return read_result(path)
     except BadResultError as error:
         said = complaints.read_text(errors="replace").strip()[-_LONGEST_COMPLAINT:]
-        raise click.ClickException(f"the replay left no result. {said or error}") from error
+        said = said.removeprefix("error: ") or str(error)
+        raise click.ClickException(f"the replay left no result: {said}") from error
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -181,8 +181,9 @@ def _play(
             nonlocal done
             done += 1
             progress.advance(bar)
-            left = _duration((time.monotonic() - began) / done * (budget.most - done))
-            progress.console.print(f"limit {limit}: {_shown(result)}; at most {left} more")
+            left_s = (time.monotonic() - began) / done * (budget.most - done)
+            left = f"; at most {_duration(left_s)} more" if left_s else ""
+            progress.console.print(f"limit {limit}: {_shown(result)}{left}")
 
         try:
             with _terminated_as_interrupted():

@@ -90,12 +90,28 @@ class Engine:
         except UpstreamError as error:
             raise EngineError(f"{shown}: {error}") from error
         if response.status != 200:
-            said = answer[:_LONGEST_COMPLAINT].decode("utf-8", "replace")
-            raise EngineError(f"{shown}: status {response.status} {said}".strip())
+            raise EngineError(f"{shown}: status {response.status} {_complaint(answer)}".strip())
         try:
             return msgspec.json.decode(answer)
         except msgspec.DecodeError as error:
             raise EngineError(f"{shown}: the answer is no JSON") from error
+
+
+def _complaint(answer: bytes) -> str:
+    """OpenAI's errors have a sentence in them; of anything else its beginning."""
+    try:
+        said = msgspec.json.decode(answer, type=_Refusal).error.message
+    except msgspec.MsgspecError:
+        said = answer[:_LONGEST_COMPLAINT].decode("utf-8", "replace")
+    return " ".join(said[:_LONGEST_COMPLAINT].split())
+
+
+class _Error(msgspec.Struct):
+    message: str
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
 
 
 class _Card(msgspec.Struct):

@@ -74,7 +74,7 @@ class _Seen:
         self.first_s, self.last_s = min(self.first_s, sample.at_s), max(self.last_s, sample.at_s)
         time_s = sample.at_s - run.started_unix_s
         if -_LEAD_S <= time_s <= run.elapsed_s + _LEAD_S:
-            self.of_the_run += 1
+            self.of_the_run += 0 <= time_s <= run.elapsed_s
             self.view.add(time_s, sample)
 
 

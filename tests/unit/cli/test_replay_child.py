@@ -37,7 +37,7 @@ def test_the_result_that_it_writes_is_read(tmp_path: Path) -> None:
 
 def test_without_a_result_its_own_words_are_passed_on(tmp_path: Path) -> None:
     command = python("import sys; sys.exit('no such engine')")
-    with pytest.raises(click.ClickException, match=r"left no result\. no such engine"):
+    with pytest.raises(click.ClickException, match=r"left no result: no such engine"):
         result_of_command(command, tmp_path / "result.json")
 
 

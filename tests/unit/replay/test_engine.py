@@ -51,6 +51,7 @@ def test_the_first_model_is_taken_unless_one_is_named(model: str | None, served:
     [
         (None, "GET http://engine/v1/models: refused"),
         (_json(401, error="Unauthorized"), "status 401 .*Unauthorized"),
+        (_json(502, error={"message": "no\nengine", "code": "x"}), "status 502 no engine$"),
         (_json(data=[]), "lists no model"),
         (_json(other=1), "no list of models"),
         (Scripted(200, [], [b"<html>"]), "no JSON"),

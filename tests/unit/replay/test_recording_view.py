@@ -77,6 +77,12 @@ def test_bytes_that_are_no_text_are_no_recording(recording: Path) -> None:
         read_recording(recording, RUN)
 
 
+def test_a_recording_that_ended_as_the_replay_began_is_of_another_time(recording: Path) -> None:
+    recording.write_text(f"{HEADER}\n{row(-2, '1 MiB')}\n{row(-1, '1 MiB')}\n")
+    with pytest.raises(BadResultError, match="has no sample of the replay"):
+        read_recording(recording, RUN)
+
+
 def test_a_recording_of_another_time_says_of_which(recording: Path) -> None:
     recording.write_text(f"{HEADER}\n{row(-999, '1 MiB')}\n{row(-998, '1 MiB')}\n")
     with pytest.raises(BadResultError, match="of the replay of 2026-09-21") as caught:
