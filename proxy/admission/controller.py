@@ -120,7 +120,7 @@ class AdmissionController:
 
     def resume(self, upstream: str) -> None:
         """Takes back suspend(), however often it was said."""
-        self._pools.of(upstream).resume(upstream)
+        self._pools.resume(upstream)
 
     def limit_changed(self) -> None:
         """To be called when a Limit has moved: whoever fits now is granted."""

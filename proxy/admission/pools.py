@@ -166,6 +166,11 @@ class Pools:
             self._move(account, pool, same or self._new_pool(models))
         self._rearranged()
 
+    def resume(self, upstream: str) -> None:
+        """Nothing keeps it from being granted any more. Raises KeyError."""
+        self._pool_of[upstream].gate.resume(upstream)
+        self._hand_over()  # some wait for its model where nobody serves it
+
     def _that_serve(self, models: frozenset[str]) -> _Pool | None:
         return next((pool for pool in self._pools if pool.models == models), None)
 
@@ -205,6 +210,9 @@ class Pools:
     def _rearranged(self) -> None:
         self._route()
         self._share_places()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
         if len(self._pools) > 1:
             for pool in self._pools:
                 pool.room.hand_over()

@@ -313,6 +313,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             return
         with contextlib.closing(self.loop):
             self.end_of_all_visits()
+            assert self.failures == []
             self.check_each_visitor()
             assert self.controller.snapshot().in_flight == 0
             assert self.controller.snapshot().queue_depth == 0

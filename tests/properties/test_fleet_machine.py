@@ -72,7 +72,7 @@ class FleetModel:
 
     def _check_model(self, request: AdmissionRequest, upstream: str) -> None:
         """Whoever has said what it serves is asked for nothing else that somebody serves."""
-        told = {name: self.told[name] for name in self.there if name in self.told}
+        told = {name: self.told[name] for name in self.usable() if name in self.told}
         if any(request.model in models for models in told.values()):
             assert request.model in told.get(upstream, {request.model})
 
@@ -284,7 +284,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert pool.room._ledger.snapshot() == () or pool.members
 
     @invariant()
-    def nothing_failed_and_nobody_has_two_outcomes(self) -> None:
+    def a_check_inside_never_fails_and_nobody_has_two_outcomes(self) -> None:
         assert self.failures == []
         for visitor in self.model.visitors.values():
             assert len(visitor.outcomes) <= 1
@@ -296,6 +296,7 @@ class FleetMachine(RuleBasedStateMachine):
             return
         with contextlib.closing(self.loop):
             self.end_of_all_visits()
+            assert self.failures == []
             self.check_each_visitor()
             for name in sorted(self.model.there):
                 self.model.there.discard(name)

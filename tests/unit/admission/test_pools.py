@@ -373,6 +373,22 @@ class TestMoves:
 
         run(scenario())
 
+    def test_who_waits_in_vain_goes_on_when_the_upstream_of_its_model_is_back(self) -> None:
+        async def scenario() -> None:
+            use = PoolsInUse("a", "b")
+            use.pools.serves("a", M1)
+            use.pools.of("b").suspend("b", DOWN)
+            use.granted("1", "m1")
+            waiter = use.queued("2", "m2")
+            use.pools.serves("b", M2)
+            assert not waiter.done()
+            use.pools.resume("b")
+            permit = outcome(waiter)
+            assert isinstance(permit, Permit)
+            assert permit.upstream == "b"
+
+        run(scenario())
+
     def test_a_waiter_that_has_moved_still_has_its_deadline_and_may_leave(self) -> None:
         async def scenario() -> None:
             use = PoolsInUse("a", "b")
