@@ -284,6 +284,30 @@ def test_another_run_of_the_engine_may_serve_another_model() -> None:
     run(scenario())
 
 
+def test_an_engine_that_comes_up_has_told_what_it_serves_by_then() -> None:
+    heard: list[tuple[bool | None, list[str]]] = []
+
+    def hear(status: EngineStatus) -> None:
+        heard.append((status.up, [model.id for model in status.models]))
+
+    async def scenario() -> None:
+        engine = healthy()
+        engine.answers["/v1/models"] = ok(MODELS)
+        async with watching(engine, on_change=hear, wants_models=True):
+            await asyncio.sleep(1)
+            engine.answers["/health"] = refused
+            await asyncio.sleep(2)
+            engine.answers["/health"] = ok()
+            engine.answers["/v1/models"] = ok(b'{"data": [{"id": "another"}]}')
+            await asyncio.sleep(2)
+
+    run(scenario())
+    before, down, after = heard
+    assert down == (False, [])
+    assert (before[0], after) == (True, (True, ["another"]))
+    assert before[1] not in ([], ["another"])
+
+
 def test_a_good_key_is_checked_seldom_and_without_a_key_never() -> None:
     async def scenario(key: str | None) -> int:
         engine = healthy()
