@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+from weakref import WeakSet
 
 import pytest
 
 from proxy.admission.controller import AdmissionController
+from proxy.admission.disciplines.priority import PriorityDiscipline
 from proxy.admission.outcome import Evicted, Reason, Rejected
 from proxy.admission.permit import Ending
 from proxy.admission.request import AdmissionRequest
 from proxy.admission.token_budget import TokenBudgets
+from proxy.admission.waiter import Waiter
 from tests.support.admission import (
     UPSTREAM,
     Desk,
@@ -456,5 +459,31 @@ class TestSeveralModels:
             desk = Desk()
             two_models(desk)
             assert sum(desk.controller.invite_back() for _ in range(30)) == 10
+
+        run(scenario())
+
+    def test_queues_that_are_no_more_leave_nothing_behind(self) -> None:
+        async def scenario() -> None:
+            alive: WeakSet[PriorityDiscipline[Waiter]] = WeakSet()
+
+            def new_discipline() -> PriorityDiscipline[Waiter]:
+                made = PriorityDiscipline[Waiter](now)
+                alive.add(made)
+                return made
+
+            controller = AdmissionController(
+                one_upstream(1), 5, now, RecordingObserver(), new_discipline
+            )
+            controller.serves(UPSTREAM, frozenset({"m"}))
+            for number in range(50):
+                model = f"m{number}"
+                controller.add_upstream("other", MovableLimit(1), models=frozenset({model}))
+                request = AdmissionRequest(1, now() + 5, model=model)
+                async with controller.admit(request) as permit:
+                    controller.remove_upstream("other")
+                    assert len(alive) == 2, "somebody still runs there"
+                del permit
+                assert len(alive) == 1
+            assert len(controller.snapshot().upstreams) == 1
 
         run(scenario())
