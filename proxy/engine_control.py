@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from proxy.admission.limits.aimd import AimdLimit
 from proxy.admission.limits.fixed import FixedLimit
 from proxy.admission.limits.slow_start import SlowStart
+from proxy.admission.limits.tightest import TightestLimit
 from proxy.admission.outcome import Reason
 from proxy.admission.snapshot import UpstreamSnapshot
 from proxy.admission.token_budget import TokenBudgets
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from proxy.admission.controller import AdmissionController
+    from proxy.admission.ports import Limit
+    from proxy.admission.snapshot import Demand
     from proxy.edge.token_meter import TokenMeter
     from proxy.openai_api.measure import Measured
     from proxy.openai_api.usage import Usage
@@ -47,7 +50,8 @@ _NOT_POLLED = EngineState(up=None, ready=True, reason="health is not polled")
 class EngineControl:
     """`limit` and `budgets` are for the controller, which is given back by attach().
 
-    `clock` is the event loop's time(). `meter` is there only where a token limit is set.
+    `clock` is the event loop's time(). `meter` is there only where a token limit is set, `lease`
+    where other gateways share the limit.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class EngineControl:
         settings: Settings,
         clock: Callable[[], float],
         meter: TokenMeter | None = None,
+        lease: Limit | None = None,
     ) -> None:
         self.name = name
         self._settings = settings
@@ -63,7 +68,10 @@ class EngineControl:
         self._adaptive: AimdLimit | None = None
         if settings.adaptive:
             self._adaptive = AimdLimit(settings.max_in_flight)
-        self.limit = SlowStart(self._adaptive or FixedLimit(settings.max_in_flight))
+        limits: list[Limit] = [limit for limit in (lease, self._adaptive) if limit is not None]
+        if len(limits) > 1:
+            limits = [TightestLimit(*limits)]
+        self.limit = SlowStart(limits[0] if limits else FixedLimit(settings.max_in_flight))
         self.budgets = TokenBudgets(settings.max_prefill_tokens, kv_budget(settings, None))
         self._calibration = CounterCalibration()
         self._breaker = CircuitBreaker()
@@ -82,14 +90,20 @@ class EngineControl:
         self._is_suspended = False
         self._refused_for: Reason | None = None
         self._active_tenants: Callable[[], int] | None = None
+        self._call_others: Callable[[], None] = lambda: None
 
     def attach(
         self,
         controller: AdmissionController,
         poller: EnginePoller | None,
         active_tenants: Callable[[], int] | None = None,
+        call_others: Callable[[], None] = lambda: None,
     ) -> None:
-        """What it steers, and what it steers by. Without a poller nothing ever moves."""
+        """What it steers, and what it steers by. Without a poller nothing ever moves.
+
+        `call_others`: to be called when it cannot be reached and all that serve the same are out.
+        """
+        self._call_others = call_others
         self._controller = controller
         self._poller = poller
         self._active_tenants = active_tenants
@@ -116,16 +130,27 @@ class EngineControl:
         self.is_leaving = True
         self._attached().remove_upstream(self.name, when_empty)
 
+    def demand(self) -> Demand:
+        """Of seats in this engine; no more than it may carry by what it shows of itself."""
+        demand = self._attached().demand(self.name)
+        if self._adaptive is None:
+            return demand
+        most = max(0, self._adaptive.seats - demand.taken)
+        return demand._replace(waiting=min(demand.waiting, most))
+
     # What the poller calls
 
     def status_changed(self, status: EngineStatus) -> None:
         """The engine went up or down, stalled or moved on."""
+        was_down = self._refused_for is Reason.UPSTREAM_UNAVAILABLE
         self._refused_for = None
         if status.refuses:
             stalled = status.stalled
             self._refused_for = Reason.UPSTREAM_STALLED if stalled else Reason.UPSTREAM_UNAVAILABLE
             if self._adaptive is not None and not status.up:
                 self._adaptive.engine_restarted()
+        elif was_down:
+            self._breaker = CircuitBreaker()  # what runs there now is another engine
         self._learn_models(status)  # first: who waits for another model must not meet this one
         self._suspend_or_resume()
 
@@ -165,12 +190,21 @@ class EngineControl:
             return
         may_open = controller.is_replaceable(self.name)
         if isinstance(failure, UpstreamConnectError):
+            if not may_open:
+                self._call_others()
+                may_open = controller.is_replaceable(self.name)
             opened = self._breaker.not_connected(now, f"{failure}", may_open=may_open)
         else:
             why = f"the last with status {failure}" if isinstance(failure, int) else f"{failure}"
             opened = self._breaker.failed(now, why, may_open=may_open)
         if opened:
             _log.warning("engine %s is %s", self.name, self._breaker.reason)
+            self._suspend_or_resume()
+
+    def ask_again(self) -> None:
+        """At once, if it is taken out: another one that serves the same cannot be reached."""
+        if self._breaker.advance(self._clock(), is_alone=True):
+            self.limit.probe()
             self._suspend_or_resume()
 
     def _advance_breaker(self, now: float) -> None:
@@ -237,6 +271,9 @@ class EngineControl:
             )
 
     # What others read
+
+    def serves_all_of(self, other: EngineControl) -> bool:
+        return _names(self.last_served) >= _names(other.last_served)
 
     @property
     def model_len(self) -> int | None:

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from proxy.admission.controller import AdmissionController
+    from proxy.admission.snapshot import Demand
     from proxy.openai_api.measure import Measured
     from proxy.openai_api.usage import Usage
     from proxy.settings import Settings
+    from proxy.shared_limit.lease_keeper import LeaseKeeper
     from proxy.telemetry.engine_view import EngineView
     from proxy.upstream.address import UpstreamAddress
     from proxy.upstream.port import Upstream
@@ -49,7 +51,7 @@ class EngineFleet:
     """`new_client` makes the HTTP client for an address. `clock` is the event loop's time().
 
     `engines` is what the gateway reads; it changes in place. Without `poll` nobody asks the engines
-    how they are.
+    how they are. `leases` is there where other gateways share the limits.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class EngineFleet:
         clock: Callable[[], float],
         *,
         poll: bool = True,
+        leases: LeaseKeeper | None = None,
     ) -> None:
         self.engines: dict[str, Engine] = {}
         self.meter: TokenMeter | None = None
@@ -68,6 +71,7 @@ class EngineFleet:
         self._new_client = new_client
         self._clock = clock
         self._polls = poll
+        self._leases = leases
         self._members: dict[str, _Member] = {}
         self._retiring: dict[str, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -127,6 +131,10 @@ class EngineFleet:
 
     # What others read
 
+    def demand(self, name: str) -> Demand:
+        """Of seats in one of the engines."""
+        return self._members[name].control.demand()
+
     def view(self) -> Mapping[str, EngineView]:
         return {name: member.control.view() for name, member in self._members.items()}
 
@@ -163,6 +171,12 @@ class EngineFleet:
     def _staying(self) -> list[_Member]:
         return [member for member in self._members.values() if not member.control.is_leaving]
 
+    def _call_those_like(self, lost: EngineControl) -> None:
+        """Who can take over from one that cannot be reached is needed now, taken out or not."""
+        for member in self._staying():
+            if member.control is not lost and member.control.serves_all_of(lost):
+                member.control.ask_again()
+
     # Coming and going
 
     def _add(self, name: str, address: UpstreamAddress) -> None:
@@ -196,9 +210,12 @@ class EngineFleet:
     def _member(self, name: str, address: UpstreamAddress) -> _Member:
         settings, key = self._settings, self._settings.upstream_api_key
         secret = key.get_secret_value() if key else None
-        control = EngineControl(name, settings, self._clock, self.meter)
+        lease = self._leases.lease(name, settings.max_in_flight) if self._leases else None
+        control = EngineControl(name, settings, self._clock, self.meter, lease)
         poller = self._poller(address, secret, control) if self._polls else None
-        control.attach(self._attached(), poller, self._active_tenants)
+        control.attach(
+            self._attached(), poller, self._active_tenants, lambda: self._call_those_like(control)
+        )
         engine = Engine(
             name=name,
             address=address,
@@ -234,6 +251,8 @@ class EngineFleet:
         await asyncio.sleep(_UNSEATED_S)
         member, task = self._members.pop(name), self._retiring.pop(name)
         del self.engines[name]
+        if self._leases is not None:
+            self._leases.give_up(name)
         self._closing.add(task)  # from here on another one of that name may be added
         try:
             await self._close(member)

@@ -226,6 +226,23 @@ class TestFailingEngines:
         run(scenario())
 
 
+    def test_one_that_is_out_takes_over_at_once_when_the_last_cannot_be_reached(
+        self, cluster: EngineCluster
+    ) -> None:
+        """Engines that are restarted one after the other, faster than anybody polls them."""
+
+        async def scenario() -> None:
+            async with in_front_of(cluster, "ab") as sluice:
+                for gone, back in (("a", "b"), ("b", "a"), ("a", "b")):
+                    cluster[gone].refuses_requests = True
+                    cluster[back].refuses_requests = False
+                    answers = [await ask(sluice) for _ in range(10)]
+                    assert [one.status for one in answers] == [200] * 10
+                    assert cluster.tried[-1] == back
+
+        run(scenario())
+
+
 class TestAffinity:
     def test_a_session_stays_with_one_engine(self, cluster: EngineCluster) -> None:
         async def scenario() -> None:

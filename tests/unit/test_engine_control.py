@@ -413,18 +413,32 @@ def test_one_that_is_out_is_asked_again_when_the_others_are_gone() -> None:
     run(scenario())
 
 
-def test_taken_out_and_down_it_needs_both_to_be_over() -> None:
+def test_one_that_was_down_is_another_engine_that_has_failed_nobody_yet() -> None:
     async def scenario() -> None:
         stand = Stand("other")
         stand.control.report(GONE)
         stand.control.status_changed(DOWN)
-        await asyncio.sleep(2)
-        stand.control.status_read(DOWN)
         assert stand.controller.upstream("engine").suspended
         stand.control.status_changed(UP)
         assert not stand.controller.upstream("engine").suspended
-        assert stand.control.limit.seats == 1, "a probe first"
-        stand.control.report(None)
-        assert stand.control.limit.seats == 2
+        assert stand.control.limit.seats == 2, "its seats open one after the other"
+
+    run(scenario())
+
+
+def test_others_that_are_out_are_called_when_the_last_one_cannot_be_reached() -> None:
+    async def scenario() -> None:
+        stand, called = Stand("other"), []
+        stand.control.attach(stand.controller, None, None, lambda: called.append(now()))
+        stand.control.report(GONE)
+        assert called == []
+        stand.control.ask_again()
+        assert stand.control.limit.seats == 1
+        stand.controller.suspend("other", Reason.UPSTREAM_UNAVAILABLE)
+        stand.control.report(500)
+        assert called == []
+        stand.control.report(GONE)
+        assert called == [0]
+        assert not stand.controller.upstream("engine").suspended, "nobody came"
 
     run(scenario())
