@@ -20,6 +20,7 @@ import httpx
 from proxy import engine_fleet
 from proxy.upstream.errors import UpstreamConnectError
 from proxy.vllm.poller import EnginePoller
+from tests.support.asgi_transport import AsgiClient
 from tests.support.engine_transport import ok, refused, status
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import ScriptedApp
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from proxy.upstream.address import UpstreamAddress
     from proxy.upstream.port import UpstreamRequest
+    from tests.support.asgi_transport import App
     from tests.support.engine_transport import Answering
     from tests.support.in_memory_upstream import InMemoryResponse
 
@@ -46,15 +48,28 @@ class EngineHost:
         self.models: tuple[str, ...] = ("m",)
         self.is_dead = False
         self.refuses_requests = False
+        self._polled: AsgiClient | None = None
+
+    def runs(self, app: App) -> None:
+        """Another app in place of the scripted one, which pollers ask too."""
+        self.wire = InMemoryUpstream(app)
+        self._polled = AsgiClient(app)
 
     def answer_to(self, path: str) -> Answering:
         """What a poller hears."""
         if self.is_dead:
             return refused
+        if self._polled is not None:
+            return self._ask_the_app
         if path == "/v1/models":
             page = {"data": [{"id": model} for model in self.models]}
             return ok(json.dumps(page).encode())
         return ok() if path == "/health" else status(404)
+
+    async def _ask_the_app(self, request: httpx.Request) -> httpx.Response:
+        assert self._polled is not None
+        answer = await self._polled.request("GET", request.url.raw_path)
+        return httpx.Response(answer.status, stream=httpx.ByteStream(answer.body))
 
 
 class EngineCluster(httpx.AsyncBaseTransport):
