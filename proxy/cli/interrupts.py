@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, NoReturn
 
+TYPE_CHECKING = False  # importing typing would take longer than all the rest here
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import NoReturn
 
 INTERRUPTED = 130
 SAID = "interrupted"

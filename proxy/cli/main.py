@@ -4,6 +4,7 @@ into a line and exit 130."""
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -72,18 +73,17 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo(SAID, err=True)
             ctx.exit(INTERRUPTED)
-        except (click.exceptions.Exit, click.ClickException):
-            raise
-        except _settings_error() as error:
+        except _settings_errors() as error:
             for problem in error.problems:
                 click.echo(f"error: {problem}", err=True)
             ctx.exit(_BAD_SETTINGS)
 
 
-def _settings_error() -> type[SettingsError]:
-    """Looked up when something was raised: a help waits for no settings library."""
-    error: type[SettingsError] = importlib.import_module("proxy.config").SettingsError
-    return error
+def _settings_errors() -> tuple[type[SettingsError], ...]:
+    """Whoever has not loaded what reads settings has found none wrong: a help does not wait for it,
+    nor does a command that ends with an exit code."""
+    config = sys.modules.get("proxy.config")
+    return () if config is None else (config.SettingsError,)
 
 
 @click.command(

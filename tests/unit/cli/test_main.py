@@ -85,6 +85,17 @@ def test_a_command_that_is_interrupted_ends_in_one_line_and_exit_130(
     assert (result.exit_code, result.stderr, result.stdout) == (130, "interrupted\n", "")
 
 
+def test_a_command_that_ends_with_an_exit_code_does_not_wait_for_settings() -> None:
+    script = (
+        "import sys; sys.argv[1:] = ['compare', 'none.json', 'none.json']\n"
+        "from proxy.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: sys.exit('proxy.config' in sys.modules)"
+    )
+    asked = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)  # noqa: S603 - our own
+    assert asked.returncode == 0
+
+
 def test_asking_for_help_loads_no_engine_room() -> None:
     script = "import sys, proxy.cli.main; sys.exit('uvicorn' in sys.modules)"
     asked = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603 - our own
