@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -40,7 +41,9 @@ from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.edge.status.router import status_router
 from proxy.edge.status.watch import StatusWatch
 from proxy.engine_fleet import EngineFleet
+from proxy.shared_limit.lease_keeper import LeaseKeeper
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.sharing_view import SharingView
 from proxy.upstream.address import UpstreamAddress
 from proxy.upstream.httpx_client import HttpxUpstream
 from proxy.upstream.pool import ConnectionPool
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from proxy.admission.ports import Placement
+    from proxy.admission.snapshot import Demand
     from proxy.config import Settings
     from proxy.discovery.resolver import Resolver
     from proxy.edge.affinity import Affinity
@@ -71,11 +75,14 @@ class Application:
     metrics: Metrics
     engine_list: EngineList
     fleet: EngineFleet
+    leases: LeaseKeeper | None
     status: StatusWatch
 
     async def start(self) -> None:
         """Finds the engines, and begins to watch them and what says which they are."""
         await self.engine_list.start()
+        if self.leases is not None:
+            self.leases.start()
         self.fleet.start()
         self.status.start()
         await self.fleet.until_seen()
@@ -90,6 +97,8 @@ class Application:
         await self.engine_list.stop()
         await self.status.stop()
         await self.fleet.stop()
+        if self.leases is not None:
+            await self.leases.stop()
 
 
 def build(
@@ -109,11 +118,17 @@ def build(
     """
     loop = asyncio.get_running_loop()
     rng = random.Random()
+    leases = _leases(
+        settings,
+        lambda engine: fleet.demand(engine),  # noqa: PLW0108 - the fleet comes after
+        lambda: controller.limit_changed(),  # noqa: PLW0108 - and so does the controller
+    )
     fleet = EngineFleet(
         settings,
         lambda address: upstream or _http_client(settings, address),
         loop.time,
         poll=poll_engines,
+        leases=leases,
     )
     engines = fleet.engines
     routes = RouteTable.build(settings.expose)
@@ -123,6 +138,7 @@ def build(
         engines=fleet.view,
         binding_limit=lambda: limit.which if (limit := fleet.binding_limit()) else None,
         token_estimate_error=_error_of(fleet.meter),
+        sharing=_sharing_of(leases),
     )
     disciplines: WeakSet[PriorityDiscipline[Waiter]] = WeakSet()  # one a queue, as long as it is
     controller = AdmissionController(
@@ -202,6 +218,7 @@ def build(
         metrics=metrics,
         engine_list=engine_list,
         fleet=fleet,
+        leases=leases,
         status=StatusWatch(status.sample),
     )
 
@@ -248,6 +265,22 @@ def _engine_list(settings: Settings, resolver: Resolver, fleet: EngineFleet) -> 
         dns_interval_s=settings.dns_interval,
         own_host=socket.gethostname(),
     )
+
+
+def _leases(
+    settings: Settings, demand_of: Callable[[str], Demand], has_grown: Callable[[], None]
+) -> LeaseKeeper | None:
+    if settings.redis_url is None:
+        return None
+    from proxy.shared_limit.redis_store import RedisStore  # noqa: PLC0415 - needs an extra
+
+    gateway = secrets.token_hex(8)
+    store = RedisStore(settings.redis_url.get_secret_value(), settings.cluster, gateway)
+    return LeaseKeeper(store, gateway, demand_of, has_grown)
+
+
+def _sharing_of(leases: LeaseKeeper | None) -> Callable[[], SharingView] | None:
+    return None if leases is None else lambda: SharingView(**asdict(leases.state()))
 
 
 def _header_reader(settings: Settings) -> HeaderReader:

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
-_SECRETS = frozenset({"upstream_api_key", "api_keys"})
+_SECRETS = frozenset({"upstream_api_key", "api_keys", "redis_url"})
 _LONGEST_SHOWN_VALUE = 100
 
 
@@ -127,7 +127,7 @@ def _environment_problems(dotenv: Mapping[str, str | None]) -> list[str]:
     if web_concurrency.isdecimal() and int(web_concurrency) > 1:
         problems.append(
             f"WEB_CONCURRENCY={web_concurrency}: must be 1 or unset; every process would have a "
-            "limit of its own, and sharing one needs SLUICE_REDIS_URL, which this version lacks"
+            "limit of its own; start several gateways with the same SLUICE_REDIS_URL instead"
         )
     return problems
 

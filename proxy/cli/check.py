@@ -1,4 +1,4 @@
-"""`sluice check`: what is in force, what the engine can, and which limit binds first."""
+"""`sluice check`: what is in force, what the engines can, and which limit binds first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.cli.engine_addresses import engine_addresses
 from proxy.cli.settings_options import COMMON_SETTINGS, settings_options
 from proxy.cli.soundness import Machine, Verdict, judge, limits_of, model_length
 from proxy.config import Settings, SettingsError, load_settings, settings_table
-from proxy.upstream.address import UpstreamAddress
+from proxy.discovery.resolver import SystemResolver
 from proxy.vllm.inspection import EngineReport, inspect_engine
 
 if TYPE_CHECKING:
@@ -33,19 +35,20 @@ _CONTAINER_MEMORY = Path("/sys/fs/cgroup/memory.max")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 @click.pass_context
 def check(ctx: click.Context, as_json: bool, overrides: Mapping[str, object]) -> None:
-    """Print every effective setting, ask the engine what it can, and judge whether they fit.
+    """Print every effective setting, ask the engines what they can, and judge whether they fit.
 
     Says which limit binds first as load rises, seats or the KV cache, and why. Nothing is sent to
-    the engine but GET /health, /version, /v1/models and /metrics.
+    an engine but GET /health, /version, /v1/models and /metrics.
 
     \b
     Exit code: 0 sound, 2 bad settings,
-    1 unsound (the engine does not answer, say).
+    1 unsound (an engine does not answer, say).
 
     \b
     Examples:
       SLUICE_MAX_NUM_SEQS=256 sluice check
       sluice check --upstream-urls http://gpu-host:8000 --max-num-seqs 64
+      sluice check --upstream-urls http://gpu-1:8000,http://gpu-2:8000 --max-num-seqs 64
       sluice check --json | jq .binding_limit
     """
     try:
@@ -55,19 +58,23 @@ def check(ctx: click.Context, as_json: bool, overrides: Mapping[str, object]) ->
             raise
         click.echo(json.dumps(_refused(error), indent=2))
         ctx.exit(_BAD_SETTINGS)
-    engine = asyncio.run(_ask(settings))
-    verdict = judge(settings, engine, this_machine())
+    engines = asyncio.run(_ask(settings))
+    verdict = judge(settings, engines, this_machine())
     if as_json:
-        click.echo(json.dumps(as_object(settings, engine, verdict), indent=2))
+        click.echo(json.dumps(as_object(settings, engines, verdict), indent=2))
     else:
-        _print(settings, engine, verdict)
+        _print(settings, engines, verdict)
     ctx.exit(0 if verdict.sound else _UNSOUND)
 
 
-async def _ask(settings: Settings) -> EngineReport:
-    key = settings.upstream_api_key
-    root_url = str(UpstreamAddress.parse(settings.upstream_url))
-    return await inspect_engine(root_url, key.get_secret_value() if key else None)
+async def _ask(settings: Settings) -> dict[str, EngineReport]:
+    """All at once."""
+    key = settings.upstream_api_key.get_secret_value() if settings.upstream_api_key else None
+    engines = await engine_addresses(settings, SystemResolver())
+    reports = await asyncio.gather(
+        *(inspect_engine(engine.url, key, ip=engine.ip) for engine in engines.values())
+    )
+    return dict(zip(engines, reports, strict=True))
 
 
 def this_machine() -> Machine:
@@ -91,9 +98,11 @@ def _container_memory() -> int | None:
 # For scripts -------------------------------------------------------------------------------------
 
 
-def as_object(settings: Settings, engine: EngineReport, verdict: Verdict) -> dict[str, Any]:
+def as_object(
+    settings: Settings, engines: Mapping[str, EngineReport], verdict: Verdict
+) -> dict[str, Any]:
     """The object of `--json`, as docs/settings.md describes it."""
-    values = settings.model_dump(mode="json", exclude={"api_keys", "upstream_api_key"})
+    values = settings.model_dump(mode="json", exclude={"api_keys", "upstream_api_key", "redis_url"})
     masked = {row.variable: row.value or None for row in settings_table(settings)}
     return {
         "sound": verdict.sound,
@@ -106,17 +115,20 @@ def as_object(settings: Settings, engine: EngineReport, verdict: Verdict) -> dic
             }
             for field, row in zip(Settings.model_fields, settings_table(settings), strict=True)
         },
-        "engines": [_engine_object(settings, engine)],
-        "binding_limit": {
-            "which": verdict.binding_limit.which,
-            "why": verdict.binding_limit.why,
-        },
+        "engines": [
+            {
+                **_engine_object(settings, url, engine),
+                "binding_limit": asdict(verdict.binding_limits[url]),
+            }
+            for url, engine in engines.items()
+        ],
+        "binding_limit": asdict(verdict.binding_limit) if verdict.binding_limit else None,
     }
 
 
-def _engine_object(settings: Settings, engine: EngineReport) -> dict[str, Any]:
+def _engine_object(settings: Settings, url: str, engine: EngineReport) -> dict[str, Any]:
     return {
-        "url": settings.upstream_url,
+        "url": url,
         "up": engine.up,
         "reason": engine.reason,
         "version": engine.version,
@@ -141,11 +153,11 @@ def _refused(error: SettingsError) -> dict[str, Any]:
 # For people: the verdict stands last, next to the prompt -----------------------------------------
 
 
-def _print(settings: Settings, engine: EngineReport, verdict: Verdict) -> None:
+def _print(settings: Settings, engines: Mapping[str, EngineReport], verdict: Verdict) -> None:
     console = Console(highlight=False)
     console.print(_settings_table(settings))
     console.print()
-    console.print(_findings_table(settings, engine, verdict))
+    console.print(_findings_table(settings, engines, verdict))
     console.print()
     warnings = len(verdict.warnings)
     noted = f", {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
@@ -164,14 +176,17 @@ def _settings_table(settings: Settings) -> Table:
     return table
 
 
-def _findings_table(settings: Settings, engine: EngineReport, verdict: Verdict) -> Table:
+def _findings_table(
+    settings: Settings, engines: Mapping[str, EngineReport], verdict: Verdict
+) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _engine_lines(settings, engine):
-        table.add_row(name, Text(value))
-    limit = verdict.binding_limit
-    table.add_row("binds first", Text.assemble((limit.which, "bold"), f": {limit.why}"))
+    for url, engine in engines.items():
+        for name, value in _engine_lines(settings, url, engine):
+            table.add_row(name, Text(value))
+        limit = verdict.binding_limits[url]
+        table.add_row("binds first", Text.assemble((limit.which, "bold"), f": {limit.why}"))
     for warning in verdict.warnings:
         table.add_row(Text("warning", "yellow"), Text(warning))
     for problem in verdict.problems:
@@ -179,9 +194,9 @@ def _findings_table(settings: Settings, engine: EngineReport, verdict: Verdict) 
     return table
 
 
-def _engine_lines(settings: Settings, engine: EngineReport) -> list[tuple[str, str]]:
+def _engine_lines(settings: Settings, url: str, engine: EngineReport) -> list[tuple[str, str]]:
     state = "up" if engine.up else "NOT up"
-    lines = [("engine", f"{settings.upstream_url}: {state} ({engine.reason})")]
+    lines = [("engine", f"{url}: {state} ({engine.reason})")]
     if engine.up:
         length, full = model_length(engine), limits_of(settings, engine).full_length_requests
         lines += [

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 COMMON_SETTINGS = (
     "upstream_urls",
+    "upstreams_file",
     "upstream_client",
+    "affinity",
     "host",
     "port",
     "admin_host",

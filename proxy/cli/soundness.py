@@ -1,4 +1,4 @@
-"""Judges settings against the engine and the machine they are to run on. Pure.
+"""Judges settings against the engines and the machine they are to run on. Pure.
 
 Which limit binds first, and which are set to no effect, is said in proxy/vllm/binding_limit.py.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.cli.engine_differences import engine_differences
 from proxy.effective_limits import effective_limits
 from proxy.vllm.binding_limit import (
     KV_BLOCK_TOKENS,
@@ -19,16 +20,18 @@ from proxy.vllm.binding_limit import (
 from proxy.vllm.served_models import longest_model_len
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from proxy.settings import Settings
     from proxy.vllm.inspection import EngineReport
 
-# Descriptors besides connections: listeners, log and trace files, the event loop's own.
-_SPARE_DESCRIPTORS = 64
+# Descriptors besides those of requests: listeners, log and trace files, the event loop's own; and
+# the connection over which each engine's health is asked for.
+_SPARE_DESCRIPTORS = 63
 # A body may be held by a place while as many others are being uploaded.
 _BODIES_PER_PLACE = 2
 _SHORTEST_SOUND_KEY = 16
+_NO_ENGINE = ("SLUICE_UPSTREAMS_FILE names no engine: every request is refused until it does",)
 _GIB = 1024**3
 
 
@@ -42,34 +45,60 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A problem makes the set-up unsound; a warning is worth a look. One line each."""
+    """A problem makes the set-up unsound; a warning is worth a look. One line each.
+
+    `binding_limits`: which limit binds first in each engine, by URL.
+    """
 
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
-    binding_limit: BindingLimit
+    binding_limits: Mapping[str, BindingLimit]
 
     @property
     def sound(self) -> bool:
         return not self.problems
 
+    @property
+    def binding_limit(self) -> BindingLimit | None:
+        """Of the first engine in which it is not the seats, if there is one; else of the first."""
+        limits = sorted(self.binding_limits.values(), key=lambda one: one.which == "max_in_flight")
+        return limits[0] if limits else None
 
-def judge(settings: Settings, engine: EngineReport, machine: Machine) -> Verdict:
-    limits = limits_of(settings, engine)
+
+def judge(settings: Settings, engines: Mapping[str, EngineReport], machine: Machine) -> Verdict:
+    """`engines` by URL."""
+    limits = {url: limits_of(settings, report) for url, report in engines.items()}
+    where = "" if len(engines) > 1 else f" at {''.join(engines)}"
+    problems = {url: tuple(_problems(settings, report, where)) for url, report in engines.items()}
+    warnings = {
+        url: (*_engine_warnings(settings, report), *limit_warnings(limits[url]))
+        for url, report in engines.items()
+    }
     return Verdict(
-        problems=tuple(_problems(settings, engine)),
+        problems=tuple(_told(problems, always_named=True)) if engines else _NO_ENGINE,
         warnings=(
-            *_engine_warnings(settings, engine),
-            *limit_warnings(limits),
-            *_machine_warnings(settings, machine),
+            *_told(warnings),
+            *engine_differences(engines),
+            *_machine_warnings(settings, machine, len(engines)),
             *_setting_warnings(settings),
         ),
-        binding_limit=binding_limit(limits),
+        binding_limits={url: binding_limit(one) for url, one in limits.items()},
     )
 
 
-def descriptors_needed(settings: Settings) -> int:
+def _told(found: Mapping[str, tuple[str, ...]], *, always_named: bool = False) -> Iterator[str]:
+    """What was found of each engine: once, and with the names of those that it is true of, unless
+    that goes without saying."""
+    for text in dict.fromkeys(text for texts in found.values() for text in texts):
+        urls = [url for url, texts in found.items() if text in texts]
+        is_plain = len(found) == 1 or (len(urls) == len(found) and not always_named)
+        yield text if is_plain else f"{', '.join(urls)}: {text}"
+
+
+def descriptors_needed(settings: Settings, engines: int) -> int:
     """A request that waits or runs holds its client's socket, a running one the engine's too."""
-    return 2 * settings.max_in_flight + settings.max_queue_depth + _SPARE_DESCRIPTORS
+    seats, places = settings.max_in_flight * engines, settings.places(engines)
+    return 2 * seats + places + engines + _SPARE_DESCRIPTORS
 
 
 def model_length(engine: EngineReport) -> int | None:
@@ -88,9 +117,9 @@ def limits_of(settings: Settings, engine: EngineReport) -> Limits:
     )
 
 
-def _problems(settings: Settings, engine: EngineReport) -> Iterator[str]:
+def _problems(settings: Settings, engine: EngineReport, where: str) -> Iterator[str]:
     if not engine.up:
-        yield f"the engine at {settings.upstream_url} is not up: {engine.reason}"
+        yield f"the engine{where} is not up: {engine.reason}"
         return
     if engine.key_refused and settings.upstream_api_key:
         yield f"the engine does not accept SLUICE_UPSTREAM_API_KEY: {engine.reason}"
@@ -124,16 +153,16 @@ def _engine_warnings(settings: Settings, engine: EngineReport) -> Iterator[str]:
         )
 
 
-def _machine_warnings(settings: Settings, machine: Machine) -> Iterator[str]:
-    needed = descriptors_needed(settings)
+def _machine_warnings(settings: Settings, machine: Machine, engines: int) -> Iterator[str]:
+    needed = descriptors_needed(settings, engines)
+    seats, places = settings.max_in_flight * engines, settings.places(engines)
     if machine.max_open_files is not None and machine.max_open_files < needed:
         yield (
             f"only {machine.max_open_files:,} open files are allowed and "
-            f"{settings.max_in_flight} seats with {settings.max_queue_depth} waiting places "
+            f"{seats} seats with {places} waiting places "
             f"need {needed:,}: raise it with 'ulimit -n' or LimitNOFILE="
         )
-    places = settings.max_in_flight + settings.max_queue_depth
-    worst = _BODIES_PER_PLACE * places * settings.max_body_bytes
+    worst = _BODIES_PER_PLACE * (seats + places) * settings.max_body_bytes
     if machine.memory_bytes is not None and worst > machine.memory_bytes:
         yield (
             f"request bodies may take {worst / _GIB:.1f} GiB at worst and there are "

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 PREFIX = "SLUICE_"
 
-_LATER = re.compile(r"SLUICE_(REDIS_URL|CLUSTER)")
 # Kubernetes gives every pod variables for each Service of its namespace, and a Service named
 # "sluice" makes them collide with ours: SLUICE_PORT=tcp://10.0.0.1:8080, SLUICE_SERVICE_HOST=...
 _SERVICE_LINK_NAME = re.compile(
@@ -50,8 +49,6 @@ def unknown_name_problems(given: Mapping[str, str | None], known: Collection[str
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    if _LATER.fullmatch(name):
-        return f"{name}: arrives in a later version; this one does not know it yet"
     endings = [other.removeprefix(PREFIX) for other in known]
     nearest = difflib.get_close_matches(name.removeprefix(PREFIX), endings, n=1, cutoff=0.4)
     hint = f"did you mean {PREFIX}{nearest[0]}?" if nearest else "docs/settings.md lists them all"

@@ -39,8 +39,8 @@ def whole_number(value: object) -> object:
 def one_process(value: object) -> object:
     if str(value).strip() != "1":
         raise ValueError(
-            "must be 1; more processes need SLUICE_REDIS_URL to share one limit, "
-            "which this version does not have"
+            "must be 1; start several gateways with the same SLUICE_REDIS_URL, which then share "
+            "one limit"
         )
     return value
 

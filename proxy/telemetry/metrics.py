@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.admission.request import AdmissionRequest
     from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
     from proxy.telemetry.engine_view import EngineView
+    from proxy.telemetry.sharing_view import SharingView
 
 Sample = tuple[tuple[str, ...], float]
 
@@ -118,6 +119,10 @@ ENGINE_WAITING = Declaration(
 ENGINE_KV_CACHE_USAGE = Declaration(
     "sluice_engine_kv_cache_usage", "Share of the KV cache in use, 0 to 1.", ("upstream",)
 )
+STORE_UP = Declaration("sluice_store_up", "1 if the store of the shared limit answers.")
+STORE_AGE = Declaration("sluice_store_age_seconds", "Time since the store last answered.")
+GATEWAYS = Declaration("sluice_gateways", "Gateways that share the limit, this one included.")
+LEASED = Declaration("sluice_leased_seats", "Seats that this gateway holds.", ("upstream",))
 
 _WAIT_OUTCOMES = ("admitted", "timeout", "abandoned")
 _ATTEMPTS = ("first", "retry")
@@ -167,10 +172,13 @@ class Metrics:
         engines: Callable[[], Mapping[str, EngineView]],
         binding_limit: Callable[[], str | None],
         token_estimate_error: Callable[[], float | None] | None = None,
+        sharing: Callable[[], SharingView] | None = None,
     ) -> None:
         """`routes` is the closed set of route names; the others are asked at every scrape and must
         answer at once: `engines` by upstream name, `binding_limit` its name, if any. Without a
-        `token_estimate_error` no tokens are counted, and none shown."""
+        `token_estimate_error` no tokens are counted, and none shown; nor are other gateways without
+        `sharing`."""
+        self._sharing = sharing
         self._admission = admission
         self._engines = engines
         self._binding_limit = binding_limit
@@ -240,6 +248,8 @@ class Metrics:
         yield from self._collect_requests()
         yield from self._collect_admission()
         yield from self._collect_engines()
+        if self._sharing is not None:
+            yield from _collect_sharing(self._sharing())
         version, python = __version__, platform.python_version()
         yield _gauge(BUILD_INFO, [((version, python), 1)])
 
@@ -284,6 +294,13 @@ class Metrics:
         yield _gauge(ENGINE_RUNNING, _known(engines, lambda engine: engine.running))
         yield _gauge(ENGINE_WAITING, _known(engines, lambda engine: engine.waiting))
         yield _gauge(ENGINE_KV_CACHE_USAGE, _known(engines, lambda engine: engine.kv_cache_usage))
+
+
+def _collect_sharing(seen: SharingView) -> Iterator[Metric]:
+    yield _gauge(STORE_UP, [((), seen.is_store_up)])
+    yield _gauge(STORE_AGE, [] if seen.age_s is None else [((), seen.age_s)])
+    yield _gauge(GATEWAYS, [((), seen.gateways)])
+    yield _gauge(LEASED, (((name,), seats) for name, seats in seen.leases.items()))
 
 
 def _counter(declared: Declaration, samples: Iterable[Sample]) -> Metric:

@@ -12,6 +12,7 @@ from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
 from proxy.telemetry.engine_view import EngineView
 from proxy.telemetry.metrics import DURATION_BOUNDS_S, Metrics
 from proxy.telemetry.request_outcome import RequestOutcome
+from proxy.telemetry.sharing_view import SharingView
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<type>\w+) \|(?P<labels>[^|]*)\|", re.MULTILINE)
@@ -35,10 +36,17 @@ def everything_exported() -> str:
     """A page on which nothing is missing for want of an event or of knowledge."""
     snapshot = AdmissionSnapshot((UpstreamSnapshot("u", 1, 2, suspended=False),), 0, 2, False)
     engine = EngineView(
-        up=True, stalled=False, running=1, waiting=0, kv_cache_usage=0.5, metrics_age_s=1
+        up=True,
+        stalled=False,
+        running=1,
+        waiting=0,
+        kv_cache_usage=0.5,
+        metrics_age_s=1,
+        taken_out=False,
     )
     metrics = Metrics(
-        ("chat",), lambda: snapshot, lambda: {"u": engine}, lambda: "max_in_flight", lambda: 0.1
+        *(("chat",), lambda: snapshot, lambda: {"u": engine}, lambda: "max_in_flight", lambda: 0.1),
+        sharing=lambda: SharingView(is_store_up=True, gateways=2, age_s=0.1, leases={"u": 1}),
     )
     metrics.route("chat").finished(RequestOutcome.OK, 1.0, 0.1)
     return metrics.page()[0].decode()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.upstream.errors import UpstreamClosedError, UpstreamTimeoutError
+from proxy.upstream.pool import IDLE_RACE_S
 from proxy.upstream.port import UpstreamTimeouts
 from tests.support.scripted_upstream import (
     Exchange,
@@ -79,6 +80,28 @@ def test_a_request_is_sent_twice_at_most(client: UpstreamClient) -> None:
             with pytest.raises(UpstreamClosedError):
                 await fetch(upstream, ask(headers=[(b"x-client-id", b"twice")]))
             assert len(engine.seen_by("twice")) == 2
+
+    client.run(scenario())
+
+
+@every_client
+def test_of_an_engine_that_is_gone_after_it_was_asked_it_is_said_that_it_closed(
+    client: UpstreamClient,
+) -> None:
+    """Not that nobody could connect, as of a request that no engine has seen."""
+
+    async def scenario() -> None:
+        async with client.facing(ScriptedUpstream()) as (engine, upstream):
+
+            async def dies_of_it(exchange: Exchange) -> None:
+                await asyncio.sleep(2 * IDLE_RACE_S)
+                engine.stop_listening()
+                exchange.reset()
+
+            await fetch(upstream)
+            engine.handler = dies_of_it
+            with pytest.raises(UpstreamClosedError):
+                await fetch(upstream)
 
     client.run(scenario())
 

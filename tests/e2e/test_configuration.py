@@ -107,7 +107,7 @@ UNKNOWN = {
     "SLUICE_UPSTREAM_URL": "did you mean SLUICE_UPSTREAM_URLS?",
     "sluice_queue_timeuot": "did you mean SLUICE_QUEUE_TIMEOUT?",
     "SLUICE_ZZZ": "no such setting",
-    "SLUICE_REDIS_URL": "later version",
+    "SLUICE_REDIS": "did you mean SLUICE_REDIS_URL?",
 }
 
 

@@ -225,7 +225,6 @@ class TestFailingEngines:
 
         run(scenario())
 
-
     def test_one_that_is_out_takes_over_at_once_when_the_last_cannot_be_reached(
         self, cluster: EngineCluster
     ) -> None:

@@ -21,11 +21,13 @@ UPSTREAM = "engine"
 
 
 class MovableLimit:
-    """A limit that the test moves by assigning to `seats`, up to `ceiling` if one is given."""
+    """A limit that the test moves by assigning to `seats`, up to `ceiling` if one is given. It is
+    `shared` if others hold the rest up to there."""
 
-    def __init__(self, seats: int, ceiling: int | None = None) -> None:
+    def __init__(self, seats: int, ceiling: int | None = None, *, shared: bool = False) -> None:
         self.seats = seats
         self._ceiling = ceiling
+        self._shared = shared
 
     @property
     def ceiling(self) -> int:
@@ -33,11 +35,11 @@ class MovableLimit:
 
     @property
     def widest(self) -> int:
-        return self.seats
+        return self.ceiling if self._shared else self.seats
 
     @property
     def held(self) -> int:
-        return max(self.seats, self.ceiling)
+        return self.seats if self._shared else max(self.seats, self.ceiling)
 
 
 class FirstOfTies(random.Random):

@@ -30,10 +30,11 @@ _READY_WITHIN_S = 15.0
 
 
 def running_simulator(
-    log: Path, *arguments: str, api_key: str | None = None
+    log: Path, *arguments: str, api_key: str | None = None, port: int | None = None
 ) -> AbstractContextManager[EngineProcess]:
-    """A simulator on a free port, with these arguments besides those of every test."""
-    port = free_port()
+    """A simulator, on a free port if none is named, with these arguments besides those of every
+    test."""
+    port = port or free_port()
     key = ("--api-key", api_key) if api_key else ()
     command = [
         *(sys.executable, "-m", "proxy", "sim", "--host", "127.0.0.1", "--port", str(port)),

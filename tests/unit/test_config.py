@@ -105,8 +105,8 @@ def test_a_kubernetes_service_of_our_name_changes_nothing(env: pytest.MonkeyPatc
             "WORKERS",
             "4",
             (
-                "SLUICE_WORKERS=4: must be 1; more processes need SLUICE_REDIS_URL "
-                "to share one limit, which this version does not have"
+                "SLUICE_WORKERS=4: must be 1; start several gateways with the same "
+                "SLUICE_REDIS_URL, which then share one limit"
             ),
         ),
         (
@@ -173,9 +173,12 @@ def test_a_kubernetes_service_of_our_name_changes_nothing(env: pytest.MonkeyPatc
         ),
         ("PROT", "1", "SLUICE_PROT: no such setting; did you mean SLUICE_PORT?"),
         (
-            "REDIS_URL",
-            "redis://x",
-            "SLUICE_REDIS_URL: arrives in a later version; this one does not know it yet",
+            "CLUSTER",
+            "two words",
+            (
+                "SLUICE_CLUSTER=two words: must be 1 to 64 letters, digits, dots, dashes or "
+                "underscores"
+            ),
         ),
     ],
 )

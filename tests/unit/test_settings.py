@@ -32,6 +32,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert defaults == {
         "upstream_urls": ("http://127.0.0.1:8000",),
         "upstreams_file": None,
+        "redis_url": None,
+        "cluster": "default",
         "dns_interval": 5.0,
         "upstream_api_key": None,
         "upstream_client": "pool",

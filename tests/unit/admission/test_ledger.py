@@ -6,6 +6,7 @@ import pytest
 
 from proxy.admission.account import Account, Claim, Emptying
 from proxy.admission.ledger import Ledger
+from proxy.admission.limits.slow_start import SlowStart
 from proxy.admission.outcome import Reason
 from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.token_budget import TokenBudgets
@@ -327,3 +328,33 @@ def test_a_free_seat_is_one_that_is_usable() -> None:
     ledger.resume("a")
     ledger.take(1)
     assert not ledger.has_free_seat()
+
+
+def test_of_a_shared_limit_a_wide_request_waits_for_the_seats_of_others() -> None:
+    limit = MovableLimit(8, ceiling=32, shared=True)
+    ledger = Ledger({"a": limit})
+    assert ledger.width(10) == 10
+    assert ledger.width(100) == 32
+    assert ledger.take(10) is None
+    limit.seats = 10
+    assert ledger.take(10) == Claim("a", 10)
+
+
+def test_while_only_a_part_is_open_a_wide_request_takes_no_more_than_is_ours() -> None:
+    lease = MovableLimit(30, ceiling=32, shared=True)
+    limit = SlowStart(lease)
+    limit.begin(0.0)
+    ledger = Ledger({"a": limit})
+    assert (limit.seats, ledger.width(40)) == (3, 3)
+    assert ledger.take(40) is None
+    lease.seats = 32
+    assert ledger.take(40) == Claim("a", 32)
+
+
+def test_without_any_seat_of_a_shared_limit_nobody_is_granted_and_nobody_is_lost() -> None:
+    ledger = Ledger({"a": MovableLimit(0, ceiling=32, shared=True)})
+    assert ledger.width(3) == 3
+    assert not ledger.has_room(1)
+    assert ledger.take(1) is None
+    assert ledger.take(1, affinity=7) is None
+    assert ledger.emptying(3, 0) == Emptying(0, 0)

@@ -8,6 +8,7 @@ from proxy.admission.drain_estimate import DrainEstimate
 from proxy.admission.ledger import Ledger
 from proxy.admission.prospects import Prospects
 from proxy.admission.request import AdmissionRequest
+from proxy.admission.snapshot import Demand
 from proxy.admission.token_budget import TokenBudgets
 from proxy.admission.waiter import Waiter
 from tests.support.admission import MovableLimit
@@ -111,5 +112,16 @@ def test_the_demand_is_what_is_taken_and_what_waits() -> None:
         await asyncio.sleep(2)
         gauge.queue_up()
         assert tuple(gauge.prospects.demand(4, now())) == (4, 4, 3, 2.0)
+
+    run(scenario())
+
+
+def test_what_is_needed_is_what_runs_and_those_who_wait_with_the_width_of_the_first() -> None:
+    async def scenario() -> None:
+        gauge = Gauge(4)
+        assert gauge.prospects.demand(3, now()) == Demand(3, 0, 0, 0.0)
+        gauge.queue_up(seats=5)
+        gauge.queue_up()
+        assert gauge.prospects.demand(3, now() + 2) == Demand(3, 6, 5, 2.0)
 
     run(scenario())

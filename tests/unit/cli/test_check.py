@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,13 +39,28 @@ class Asked:
 
     def __init__(self, report: EngineReport) -> None:
         self.report = report
+        self.other_reports: dict[str, EngineReport] = {}
+        """Of engines that are not like the rest, by URL."""
         self.urls: list[str] = []
+        self.ips: list[str] = []
         self.keys: list[str | None] = []
 
-    async def inspect(self, root_url: str, api_key: str | None = None) -> EngineReport:
+    async def inspect(
+        self, root_url: str, api_key: str | None = None, *, ip: str = ""
+    ) -> EngineReport:
         self.urls.append(root_url)
+        self.ips.append(ip)
         self.keys.append(api_key)
-        return self.report
+        return self.other_reports.get(root_url, self.report)
+
+
+class Names:
+    """A resolver that knows one name, which is two engines."""
+
+    async def addresses(self, host: str) -> list[str]:
+        if host != "both":
+            raise OSError("unknown")
+        return ["10.0.0.2", "10.0.0.1"]
 
 
 @pytest.fixture
@@ -54,6 +70,7 @@ def engine(
 ) -> Asked:
     asked = Asked(VLLM)
     monkeypatch.setattr(check_module, "inspect_engine", asked.inspect)
+    monkeypatch.setattr(check_module, "SystemResolver", Names)
     monkeypatch.setattr(check_module, "this_machine", lambda: Machine(None, None))
     monkeypatch.setenv("SLUICE_MAX_NUM_SEQS", "64")
     return asked
@@ -112,6 +129,23 @@ def test_the_engine_is_asked_at_its_root_with_our_key(
     assert engine.keys == ["sk-engine"]
 
 
+def test_a_name_with_several_addresses_is_as_many_engines(engine: Asked) -> None:
+    seen = as_json("--upstream-urls", "http://both:8000/v1")
+    names = ["http://both:8000#10.0.0.1", "http://both:8000#10.0.0.2"]
+    assert [one["url"] for one in seen["engines"]] == names
+    assert engine.urls == ["http://both:8000"] * 2
+    assert engine.ips == ["10.0.0.1", "10.0.0.2"]
+
+
+def test_a_file_that_names_no_engine_is_unsound(engine: Asked, tmp_path: Path) -> None:
+    (tmp_path / "engines").write_text("# none yet\n")
+    result = check("--upstreams-file", str(tmp_path / "engines"), "--json")
+    assert result.exit_code == 1
+    seen = json.loads(result.stdout)
+    assert (seen["engines"], seen["binding_limit"], engine.urls) == ([], None, [])
+    assert "names no engine" in seen["problems"][0]
+
+
 def test_an_engine_that_is_not_there_is_told_as_such() -> None:
     result = check("--max-num-seqs", "8", "--upstream-urls", "http://127.0.0.1:9")
     assert result.exit_code == 1
@@ -140,6 +174,7 @@ def test_the_object_says_what_is_in_force_what_the_engine_can_and_what_binds() -
             "max_model_len": 2048,
             "kv_cache_tokens": 1_048_576,
             "max_concurrency": 512.0,
+            "binding_limit": seen["binding_limit"],
         }
     ]
     assert seen["binding_limit"]["which"] == "max_in_flight"
@@ -157,6 +192,18 @@ def test_what_an_engine_does_not_tell_is_null(engine: Asked) -> None:
     )
 
 
+def test_each_of_several_engines_is_asked_and_has_its_own_binding_limit(engine: Asked) -> None:
+    small = replace(VLLM, kv_cache_tokens=40_960, max_concurrency=20.0)
+    engine.other_reports["http://two:1"] = small
+    seen = as_json("--upstream-urls", "http://one:1/v1, http://two:1")
+    assert engine.urls == ["http://one:1", "http://two:1"]
+    assert [one["url"] for one in seen["engines"]] == ["http://one:1/v1", "http://two:1"]
+    assert [one["kv_cache_tokens"] for one in seen["engines"]] == [1_048_576, 40_960]
+    whiches = [one["binding_limit"]["which"] for one in seen["engines"]]
+    assert whiches == ["max_in_flight", "kv_tokens"]
+    assert seen["binding_limit"] == seen["engines"][1]["binding_limit"]
+
+
 def test_bad_settings_are_an_object_too() -> None:
     seen = as_json()
     assert seen["sound"] is False
@@ -172,6 +219,17 @@ def test_every_setting_is_on_the_page() -> None:
     page = check().stdout
     for field in Settings.model_fields:
         assert f"SLUICE_{field.upper()}" in page
+
+
+def test_every_engine_is_on_the_page_with_what_binds_first_in_it(engine: Asked) -> None:
+    engine.other_reports["http://two:1"] = DOWN
+    result = check("--upstream-urls", "http://one:1,http://two:1")
+    page = result.stdout
+    assert "http://one:1: up" in page
+    assert "http://two:1: NOT up" in page
+    assert page.count("binds first") == 2
+    assert "http://two:1: the engine is not up" in " ".join(page.split())
+    assert result.exit_code == 1
 
 
 def test_the_verdict_is_the_last_line(engine: Asked) -> None:

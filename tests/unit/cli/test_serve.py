@@ -150,6 +150,17 @@ def test_two_flags_that_name_an_engine_are_refused(beside: Beside) -> None:
     assert beside.started_with == []
 
 
+def test_a_file_of_engines_and_a_simulated_one_are_refused(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "engines").write_text("http://engine:8000")
+    monkeypatch.setenv("SLUICE_UPSTREAMS_FILE", str(tmp_path / "engines"))
+    result = invoke("--upstream", "sim")
+    assert result.exit_code == 2
+    assert "SLUICE_UPSTREAMS_FILE" in result.output
+    assert beside.started_with == []
+
+
 @pytest.mark.usefixtures("beside")
 def test_the_flag_for_a_simulated_engine_beats_an_engine_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
@@ -219,6 +230,13 @@ def test_requests_are_recorded_where_somebody_reads_them(
 def test_a_listener_is_shown_as_one_would_type_it(bound_to: str, shown: str) -> None:
     with bind(Address(bound_to, 0, "")) as bound:
         assert module._reachable(bound) == (shown, bound.getsockname()[1])
+
+
+def test_of_several_engines_the_number_is_said_and_the_seats_of_one_and_of_all() -> None:
+    chosen = settings(max_in_flight=57)
+    one, two = ["http://one"], ["http://one", "http://two"]
+    assert module._seats(chosen, one) == "http://one: 57 seats"
+    assert module._seats(chosen, two) == "2 engines: 57 seats in each, 114 in all"
 
 
 @pytest.mark.usefixtures("usual_gc")

@@ -15,12 +15,14 @@ from proxy.cli.soundness import (
     model_length,
 )
 from proxy.settings import Settings
-from proxy.vllm.binding_limit import Limits
+from proxy.vllm.binding_limit import BindingLimit, Limits
 from proxy.vllm.inspection import EngineReport, ServedModel
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
 ROOMY = Machine(max_open_files=None, memory_bytes=None)
+URL = "http://127.0.0.1:8000"
+ONE, TWO = "http://one:8000", "http://two:8000"
 
 
 def settings(**values: object) -> Settings:
@@ -48,14 +50,30 @@ KEYLESS = engine(key_refused=True, reason="GET /v1/models answers 401", models=(
 def verdict(
     report: EngineReport | None = None, machine: Machine = ROOMY, **values: object
 ) -> Verdict:
-    return judge(settings(**values), report or engine(), machine)
+    return judge(settings(**values), {URL: report or engine()}, machine)
+
+
+def verdict_of_two(
+    one: EngineReport | None = None,
+    two: EngineReport | None = None,
+    machine: Machine = ROOMY,
+    **values: object,
+) -> Verdict:
+    reports = {ONE: one or engine(), TWO: two or engine()}
+    return judge(settings(upstream_urls=f"{ONE},{TWO}", **values), reports, machine)
 
 
 def test_an_ordinary_set_up_is_sound_and_has_nothing_to_warn_of() -> None:
     seen = verdict()
     assert seen.sound
     assert (seen.problems, seen.warnings) == ((), ())
-    assert seen.binding_limit.which == "max_in_flight"
+    assert binds_first(engine()).which == "max_in_flight"
+
+
+def binds_first(report: EngineReport) -> BindingLimit:
+    limit = verdict(report).binding_limit
+    assert limit is not None
+    return limit
 
 
 # The limits --------------------------------------------------------------------------------------
@@ -99,10 +117,8 @@ def test_nobody_knows_how_many_tenants_a_header_will_name() -> None:
 
 
 def test_the_verdict_names_the_limit_that_binds_first() -> None:
-    assert verdict(engine(kv_cache_tokens=40_960, max_concurrency=20.0)).binding_limit.which == (
-        "kv_tokens"
-    )
-    assert "does not answer" in verdict(DOWN).binding_limit.why
+    assert binds_first(engine(kv_cache_tokens=40_960, max_concurrency=20.0)).which == "kv_tokens"
+    assert "does not answer" in binds_first(DOWN).why
 
 
 def test_the_longest_model_counts() -> None:
@@ -187,7 +203,7 @@ def test_a_limit_to_no_effect_is_a_warning() -> None:
 
 
 def test_too_few_open_files_for_all_places_are_warned_of() -> None:
-    needed = descriptors_needed(settings())
+    needed = descriptors_needed(settings(), 1)
     assert needed == 50 + 50 + 50 + 64
     assert verdict(machine=Machine(needed, None)).warnings == ()
     (warning,) = verdict(machine=Machine(needed - 1, None)).warnings
@@ -199,3 +215,63 @@ def test_bodies_that_could_fill_the_memory_are_warned_of() -> None:
     assert verdict(machine=Machine(None, worst)).warnings == ()
     (warning,) = verdict(machine=Machine(None, worst - 1)).warnings
     assert "12.5 GiB at worst" in warning
+
+
+# Several engines ---------------------------------------------------------------------------------
+
+
+def test_two_engines_that_are_alike_are_sound_and_have_nothing_to_warn_of() -> None:
+    seen = verdict_of_two()
+    assert (seen.problems, seen.warnings) == ((), ())
+    assert list(seen.binding_limits) == [ONE, TWO]
+
+
+def test_one_engine_of_two_that_is_down_is_unsound_and_is_named() -> None:
+    seen = verdict_of_two(two=DOWN)
+    assert seen.problems == (f"{TWO}: the engine is not up: connection refused",)
+
+
+def test_a_problem_of_all_names_them_all() -> None:
+    (problem,) = verdict_of_two(KEYLESS, KEYLESS, upstream_api_key="k").problems
+    assert problem.startswith(f"{ONE}, {TWO}: the engine does not accept SLUICE_UPSTREAM_API_KEY")
+
+
+def test_a_warning_names_the_engines_that_it_is_about_unless_it_is_about_all() -> None:
+    silent = engine(kv_cache_tokens=None, max_concurrency=None)
+    (warning,) = verdict_of_two(two=silent, max_kv_tokens="auto").warnings
+    assert warning.startswith(f"{TWO}: SLUICE_MAX_KV_TOKENS=auto has no effect")
+    (warning,) = verdict_of_two(silent, silent, max_kv_tokens="auto").warnings
+    assert warning.startswith("SLUICE_MAX_KV_TOKENS=auto has no effect")
+
+
+def test_what_differs_between_engines_is_a_warning() -> None:
+    (warning,) = verdict_of_two(two=engine(models=(ServedModel("other", 2048),))).warnings
+    assert warning.startswith("the engines serve different models")
+
+
+def test_each_engine_has_its_own_binding_limit_and_one_that_is_no_seats_is_told_first() -> None:
+    small = engine(kv_cache_tokens=40_960, max_concurrency=20.0)
+    seen = verdict_of_two(two=small)
+    assert [one.which for one in seen.binding_limits.values()] == ["max_in_flight", "kv_tokens"]
+    assert seen.binding_limit == seen.binding_limits[TWO]
+
+
+def test_open_files_and_memory_are_for_the_seats_and_places_of_all() -> None:
+    needed = descriptors_needed(settings(), 2)
+    assert needed == 2 * 100 + 100 + 2 + 63
+    assert verdict_of_two(machine=Machine(needed, 2 * 200 * 64 * 1024**2)).warnings == ()
+    files, memory = verdict_of_two(machine=Machine(needed - 1, 1024**3)).warnings
+    assert "100 seats with 100 waiting places" in files
+    assert "25.0 GiB at worst" in memory
+
+
+def test_places_that_are_set_are_for_all_engines_together() -> None:
+    assert descriptors_needed(settings(max_queue_depth=7), 2) == 2 * 100 + 7 + 2 + 63
+
+
+def test_a_file_that_names_no_engine_is_a_problem() -> None:
+    seen = judge(settings(), {}, ROOMY)
+    assert seen.problems == (
+        "SLUICE_UPSTREAMS_FILE names no engine: every request is refused until it does",
+    )
+    assert seen.binding_limit is None

@@ -19,6 +19,12 @@ def test_an_engine_tells_its_state_at_the_moment_it_is_asked() -> None:
     assert engine.state().ready
 
 
+def test_an_engine_that_nobody_controls_takes_every_report() -> None:
+    address = UpstreamAddress.parse("http://engine.test")
+    upstream = InMemoryUpstream(ScriptedApp())
+    Engine("engine", address, upstream, None, lambda: EngineState(True, True, "")).report(503)
+
+
 @pytest.mark.parametrize("value", [Engine, EngineState])
 def test_they_are_values(value: type) -> None:
     assert dataclasses.fields(value)

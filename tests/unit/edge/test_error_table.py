@@ -110,6 +110,15 @@ def test_a_deadline_that_cannot_be_met_is_told_with_both_times() -> None:
     assert "would wait about 3.0 s and may wait 1.2 s" in message
 
 
+def test_of_several_engines_the_sums_are_said_to_be_sums() -> None:
+    facts = FACTS._replace(upstreams=3)
+    for reason in (Reason.QUEUE_FULL, Reason.QUEUE_TIMEOUT, Reason.TENANT_LIMIT):
+        message = error_table.refused(facts._replace(reason=reason), 503, AGAIN, str).message
+        assert "57 of 58 seats of 3 engines are taken" in message
+        assert "The engine " not in message
+    assert "57 of 58 seats are taken" in refused(Reason.QUEUE_FULL).message
+
+
 def test_token_limits_are_told_where_there_are_any() -> None:
     assert "tokens" not in refused(Reason.QUEUE_FULL).message
     facts = FACTS._replace(kv_tokens=900, kv_limit=1000, prefill_tokens=7, prefill_limit=50)

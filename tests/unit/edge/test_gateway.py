@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy.admission.controller import AdmissionController
+from proxy.edge.open_routes import OpenRoutes
 from proxy.edge.visit import Visit
+from proxy.upstream.address import UpstreamAddress
 from proxy.upstream.errors import (
     UpstreamClosedError,
     UpstreamConnectError,
@@ -23,6 +25,7 @@ from proxy.upstream.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
+from proxy.vllm.served_models import ServedModel
 from tests.support.admission import RecordingObserver, one_upstream
 from tests.support.asgi_transport import AsgiClient, NoResponseError
 from tests.support.client_messages import ClientMessages, SentMessages
@@ -47,8 +50,10 @@ from tests.support.virtual_time import now, run, settle
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from proxy.admission.request import AdmissionRequest
+    from proxy.edge.engine import Engine
     from proxy.upstream.port import UpstreamRequest, UpstreamResponse
-    from tests.support.asgi_transport import Headers, Response
+    from tests.support.asgi_transport import AsgiExchange, Headers, Response
     from tests.support.scripted_app import Handler
 
 KEY = "sk-client"
@@ -698,6 +703,322 @@ def with_observer(sluice: Sluice, observer: RecordingObserver) -> None:
     clock = asyncio.get_running_loop().time
     controller = AdmissionController({ENGINE_URL: one_upstream(2).popitem()[1]}, 4, clock, observer)
     sluice.client = AsgiClient(replace(sluice.application.public, controller=controller))
+
+
+@pytest.mark.parametrize(
+    ("handler", "heard"),
+    [
+        (responds(200), [None]),
+        (responds(400), [None]),
+        (responds(429), [None]),
+        (responds(500), [500]),
+        (responds(503), [503]),
+        (dies, ["upstream_closed"]),
+        (stream(2, breaks_off=True), ["upstream_closed"]),
+    ],
+)
+def test_the_engine_hears_how_it_did(handler: Handler, heard: list[object]) -> None:
+    async def scenario() -> None:
+        async with gateway(ScriptedApp(handler)) as sluice:
+            reports = reports_of(sluice)
+            await sluice.start().ended()
+            assert [getattr(report, "code", report) for report in reports] == heard
+
+    run(scenario())
+
+
+def test_nobody_reports_on_an_engine_whose_client_left_or_that_gave_no_seat() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp(silent)
+        async with gateway(engine) as sluice:
+            reports = reports_of(sluice)
+            (left,) = await sluice.hold_seats(1)
+            await leave(left)
+            engine.handler = responds(500)
+            await sluice.get(b"/v1/models")
+            assert reports == []
+
+    run(scenario())
+
+
+def reports_of(sluice: Sluice) -> list[object]:
+    """What the engine is told, from now on."""
+    reports: list[object] = []
+    engines = sluice.application.fleet.engines
+    engines[ENGINE_URL] = replace(engines[ENGINE_URL], report=reports.append)
+    return reports
+
+
+# Several engines -------------------------------------------------------------------------------
+
+TWO = "http://one.test,http://two.test"
+
+
+class Hosts(InMemoryUpstream):
+    """Several engines that are one app: `gone` are those to which nobody can connect, which
+    takes so many seconds to find out. `tried` lists where requests went."""
+
+    def __init__(self, app: ScriptedApp, gone_after_s: float = 0.0) -> None:
+        super().__init__(app)
+        self.gone: set[str] = set()
+        self.tried: list[str] = []
+        self._gone_after_s = gone_after_s
+
+    @asynccontextmanager
+    async def exchange(self, request: UpstreamRequest) -> AsyncIterator[UpstreamResponse]:
+        host = dict(request.headers)[b"host"].decode()
+        self.tried.append(host)
+        if host in self.gone:
+            await asyncio.sleep(self._gone_after_s)
+            raise UpstreamConnectError(f"{host}: connection refused")
+        async with super().exchange(request) as response:
+            yield response
+
+
+@asynccontextmanager
+async def two_engines(hosts: Hosts, engine: ScriptedApp, **values: object) -> AsyncIterator[Sluice]:
+    async with gateway(engine, upstream=hosts, upstream_urls=TWO, **values) as sluice:
+        yield sluice
+
+
+async def one_gone(sluice: Sluice, engine: ScriptedApp, hosts: Hosts) -> list[AsgiExchange]:
+    """Two requests: the first meets an engine that is gone, the second is held by the other."""
+    engine.handler = Hold()
+    hosts.gone = {"one.test", "two.test"}
+    first = sluice.start(client_id="first")
+    await settle()
+    hosts.gone = {hosts.tried[0]}
+    second = sluice.start(client_id="second")
+    await settle()
+    return [first, second]
+
+
+def test_requests_go_to_every_engine() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp(Hold())
+        hosts = Hosts(engine)
+        async with two_engines(hosts, engine, max_in_flight=3) as sluice:
+            held = await sluice.hold_seats(6)
+            assert sorted(hosts.tried) == ["one.test"] * 3 + ["two.test"] * 3
+            await leave(*held)
+
+    run(scenario())
+
+
+def test_a_request_whose_engine_cannot_be_connected_to_goes_to_another() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine)
+        async with two_engines(hosts, engine) as sluice:
+            hosts.gone = {"one.test"}
+            answers = [await sluice.ask() for _ in range(30)]
+            assert {answer.status for answer in answers} == {200}
+            assert hosts.tried.count("one.test") == 1  # it is taken out
+            assert {record.upstream for record in sluice.records} == {"http://two.test"}
+            assert sluice.outcomes() == {"ok": 30}
+
+    run(scenario())
+
+
+def test_when_none_can_be_connected_to_each_is_tried_once_and_the_last_ones_error_told() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine)
+        async with two_engines(hosts, engine) as sluice:
+            hosts.gone = {"one.test", "two.test"}
+            said = check_refused(await sluice.ask(), 502, "upstream_connect")
+            assert sorted(hosts.tried) == ["one.test", "two.test"]
+            assert hosts.tried[1] in said["message"]
+            assert sluice.outcomes() == {"upstream_error": 1}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("error", [UpstreamClosedError("x"), UpstreamTimeoutError("x")])
+def test_what_an_engine_may_have_read_goes_to_no_other(error: UpstreamError) -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        async with gateway(engine, upstream_urls=TWO) as sluice:
+            sluice.upstream.fails_with = error
+            check_refused(await sluice.ask(), 504 if "Timeout" in repr(error) else 502, error.code)
+            assert sluice.outcomes() == {"upstream_error": 1}
+
+    run(scenario())
+
+
+def test_who_waits_gets_no_seat_in_an_engine_that_has_just_failed() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine, gone_after_s=1.0)
+        async with two_engines(hosts, engine, max_in_flight=1) as sluice:
+            exchanges = await one_gone(sluice, engine, hosts)
+            exchanges.append(sluice.start(client_id="waits"))
+            await asyncio.sleep(2)
+            assert len(hosts.tried) == 2
+            assert sluice.queue_depth == 2
+            engine.handler.release()
+            engine.handler = answer
+            assert [(await one.response()).status for one in exchanges] == [200] * 3
+            assert engine.seen_ids() == ["second", "waits", "first"]
+
+    run(scenario())
+
+
+def test_a_request_that_moves_waits_no_longer_than_it_may() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine, gone_after_s=1.0)
+        async with two_engines(hosts, engine, max_in_flight=1, queue_timeout=3) as sluice:
+            first, second = await one_gone(sluice, engine, hosts)
+            refused = await first.response()
+            assert (
+                "The request waited 2.00 s"
+                in check_refused(refused, 503, "queue_timeout")["message"]
+            )
+            assert now() == 3
+            await leave(second)
+            assert sluice.outcomes() == {"shed": 1, "abandoned": 1}
+
+    run(scenario())
+
+
+def test_time_in_the_queue_is_that_of_both_waits() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp(after(1.0))
+        hosts = Hosts(engine)
+        async with two_engines(hosts, engine, max_in_flight=1) as sluice:
+            (soon,) = await sluice.hold_seats(1)
+            engine.handler = after(3.0)
+            (late,) = await sluice.hold_seats(1)
+            moved = sluice.start()
+            await settle()
+            hosts.gone = {hosts.tried[0]}
+            answered = await moved.response()
+            assert answered.header("server-timing") == "queue;dur=3000.0"
+            assert [(await one.response()).status for one in (soon, late)] == [200, 200]
+            assert sluice.records[-1].queue_wait_s == 3.0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_request_that_moves_can_end_while_it_waits_again(leaves: bool) -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine, gone_after_s=1.0)
+        async with two_engines(hosts, engine, max_in_flight=1) as sluice:
+            first, second = await one_gone(sluice, engine, hosts)
+            await asyncio.sleep(2)
+            assert sluice.queue_depth == 1
+            if leaves:
+                await leave(first)
+                assert sluice.outcomes() == {"abandoned": 1}
+            else:
+                sluice.application.begin_drain()
+                check_refused(await first.response(), 503, "draining")
+            assert sluice.queue_depth == 0
+            engine.handler.release()
+            assert (await second.response()).status == 200
+
+    run(scenario())
+
+
+def test_a_retry_that_moves_redeems_one_ticket(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[AdmissionRequest] = []
+
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine)
+        async with two_engines(hosts, engine) as sluice:
+            controller = sluice.application.controller
+            usual = controller.admit
+            monkeypatch.setattr(
+                controller, "admit", lambda request: requests.append(request) or usual(request)
+            )
+            hosts.gone = {"one.test", "two.test"}
+            await sluice.ask(headers=[(b"x-stainless-retry-count", b"1")])
+
+    run(scenario())
+    first, second = requests
+    assert (first.attempt, second.readmitted) == (1, True)
+    assert replace(first, readmitted=True) == second
+
+
+@pytest.mark.parametrize(("left", "status"), [("http://two.test", 200), (None, 503)])
+def test_an_engine_that_is_removed_while_it_is_connected_to_is_no_crash(
+    left: str | None, status: int
+) -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine, gone_after_s=1.0)
+        async with gateway(engine, upstream=hosts, upstream_urls="http://one.test") as sluice:
+            hosts.gone = {"one.test"}
+            exchange = sluice.start()
+            await settle()
+            sluice.application.fleet.set([UpstreamAddress.parse(left)] if left else [])
+            answered = await exchange.response()
+            assert answered.status == status
+            if left is None:
+                said = check_refused(answered, 503, "upstream_unavailable")
+                assert "no engine is known" in said["message"]
+
+    run(scenario())
+
+
+def test_requests_go_to_the_engine_of_their_model() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine)
+        async with two_engines(hosts, engine) as sluice:
+            for number, name in enumerate(("http://one.test", "http://two.test")):
+                sluice.application.controller.serves(name, frozenset({f"model-{number}"}))
+            for _ in range(5):
+                await sluice.ask({"model": "model-1"})
+            assert set(hosts.tried) == {"two.test"}
+
+    run(scenario())
+
+
+def two_models(sluice: Sluice) -> None:
+    """As if the engines had told that each serves a model of its own."""
+    served = [(ServedModel("m1", None, {"id": "m1"}),), (ServedModel("m2", None, {"id": "m2"}),)]
+    one, two = sluice.application.fleet.engines.values()
+    engines: dict[str | None, Engine] = {None: one, "m1": one, "m2": two}
+    routes = OpenRoutes(lambda: served, engines.get, asyncio.get_running_loop())
+    sluice.client = AsgiClient(replace(sluice.application.public, open_routes=routes))
+
+
+def test_the_models_of_all_engines_are_on_one_page() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        async with gateway(engine, upstream_urls=TWO, api_keys=KEY) as sluice:
+            two_models(sluice)
+            check_refused(await sluice.get(b"/v1/models"), 401, "invalid_api_key")
+            page = await sluice.get(b"/v1/models?x=1", [BEARER, (b"x-request-id", b"mine")])
+            assert json.loads(page.body)["data"] == [{"id": "m1"}, {"id": "m2"}]
+            assert (page.status, page.header("x-request-id")) == (200, "mine")
+            assert page.header("content-type") == "application/json"
+            assert page.header("content-length") == str(len(page.body))
+            assert page.completed
+            assert engine.seen == []
+            assert sluice.metric("sluice_requests_total", route="models", outcome="ok") == 1
+
+    run(scenario())
+
+
+def test_what_takes_no_seat_goes_to_the_engine_of_its_model() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        hosts = Hosts(engine)
+        async with two_engines(hosts, engine) as sluice:
+            two_models(sluice)
+            for model in ("m2", "m1"):
+                await sluice.ask({"model": model, "prompt": "x"}, target=b"/tokenize")
+                await sluice.get(b"/v1/models/" + model.encode())
+            await sluice.get(b"/version")
+            assert hosts.tried == [f"{name}.test" for name in ("two", "two", "one", "one", "one")]
+
+    run(scenario())
 
 
 # What is no HTTP request -----------------------------------------------------------------------

@@ -93,6 +93,31 @@ def test_probes_may_ask_for_the_head_only(path: bytes) -> None:
     assert ask(path, method="HEAD", engine=UP)[0] == 200  # the server leaves the body out
 
 
+def test_without_any_engine_it_is_not_ready_and_says_so() -> None:
+    status, body = ask(b"/readyz")
+    assert (status, body["reason"], body["engines"]) == (503, "no engine is known", {})
+
+
+def trouble(model: str | None = None, **states: EngineState) -> str:
+    known = engines(**states)
+    serving = {"small": ["one"], "large": ["other"]}
+    return engine_trouble(lambda model: [known[name] for name in serving.get(model or "", known)])(
+        model
+    )
+
+
 def test_trouble_names_the_engines_that_have_some() -> None:
-    assert engine_trouble(engines(one=DOWN, other=UP))() == "one: connection refused"
-    assert engine_trouble(engines(one=UP))() == ""
+    assert trouble(one=DOWN, other=UP) == "one: connection refused"
+    assert trouble(one=UP, other=UP) == ""
+
+
+def test_of_a_model_only_the_trouble_of_its_engines_is_told() -> None:
+    assert trouble("small", one=DOWN, other=UNKNOWN) == "one: connection refused"
+    assert trouble("large", one=DOWN, other=UNKNOWN) == "other: not asked yet"
+    assert trouble("unknown", one=DOWN, other=UNKNOWN) == (
+        "one: connection refused; other: not asked yet"
+    )
+
+
+def test_that_there_is_no_engine_is_trouble() -> None:
+    assert trouble() == "no engine is known"

@@ -191,6 +191,12 @@ def test_unless_a_header_is_named_for_it_nobody_says_which_tenant_he_is() -> Non
     assert read(x_team=b"red").tenant == ""
 
 
+def test_a_session_is_read_from_the_header_that_is_named_for_it() -> None:
+    reader = HeaderReader(session_header="x-session-id")
+    assert reader.read([(b"x-session-id", b"a \xff")]).session == b"a \xff"
+    assert read(x_session_id=b"a").session == b""
+
+
 def test_a_tenants_name_is_bounded() -> None:
     reader = HeaderReader(tenant_header="x-team")
     assert len(reader.read([(b"x-team", b"x" * 10_000)]).tenant) == 128

@@ -19,6 +19,7 @@ from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.responder import Responder
 from proxy.edge.routes import UNKNOWN_ROUTE, Access, Route
 from proxy.edge.visit import Visit
+from proxy.openai_api.measure import Measured
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.upstream.errors import UpstreamClosedError, UpstreamTimeoutError
 from tests.support.chunked_response import ChunkedResponse
@@ -56,7 +57,7 @@ class Desk:
             write_timeout_s=60,
             retry_after=self._retry_after,
             invite_back=lambda: True,
-            engine_state=lambda: "engine: connection refused",
+            engine_state=lambda model: f"engine of {model}: connection refused",
             draining=lambda: self.draining,
             shed=self.sheds.append,
         )
@@ -122,12 +123,42 @@ def test_the_overload_status_is_as_it_is_set() -> None:
     run(scenario())
 
 
+def test_who_had_a_seat_before_is_told_how_long_it_waited_in_all() -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        desk.visit.time_in_queue_s = 1.25
+        await desk.respond(Evicted(FACTS))
+        assert desk.header[b"server-timing"] == b"queue;dur=1750.0"
+        assert "waited 1.75 s" in error_of(desk.line.sent.body)["message"]
+        assert desk.visit.time_in_queue_s == 1.75
+
+    run(scenario())
+
+
 def test_a_refusal_for_the_engines_sake_says_what_is_wrong_with_it() -> None:
     async def scenario() -> None:
         desk = Desk()
+        desk.visit.measured = Measured(seats=1, model="tiny")
         await desk.respond(Rejected(FACTS._replace(reason=Reason.UPSTREAM_UNAVAILABLE)))
         desk.check(503, "upstream_unavailable", RequestOutcome.SHED)
-        assert "connection refused" in error_of(desk.line.sent.body)["message"]
+        said = error_of(desk.line.sent.body)["message"]
+        assert said.startswith("No engine can serve the request now: engine of tiny: connection")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("draining", [True, False])
+def test_a_page_of_ours_is_a_whole_answer(draining: bool) -> None:
+    async def scenario() -> None:
+        desk = Desk(draining=draining)
+        await desk.responder.give(desk.visit, b'{"a": 1}')
+        assert desk.line.sent.body == b'{"a": 1}'
+        assert desk.header[b"content-type"] == b"application/json"
+        assert desk.header[b"content-length"] == b"8"
+        assert desk.header[b"x-request-id"] == b"req-1"
+        assert b"x-sluice-reason" not in desk.header
+        assert (desk.header.get(b"connection") == b"close") is draining
+        assert (desk.visit.status, desk.visit.outcome) == (200, RequestOutcome.OK)
 
     run(scenario())
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from proxy.admission.ledger import Claim
+from proxy.admission.account import Claim
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
 from proxy.edge.token_meter import TokenMeter, UsageReader
@@ -15,7 +15,7 @@ class Desk:
     """A meter and what it says to others."""
 
     def __init__(self, model_len: int | None = None) -> None:
-        self.answered: list[tuple[Measured, Usage | None]] = []
+        self.answered: list[tuple[str, Measured, Usage | None]] = []
         self.first_bytes = 0
         self.meter = TokenMeter(lambda: model_len, lambda *facts: self.answered.append(facts))
 
@@ -62,7 +62,7 @@ def test_the_first_byte_is_passed_on_and_the_usage_learned_from() -> None:
         answer.feed(ANSWER[20:])
         assert answer.ended(is_complete=True) == Usage(900, 50)
     assert desk.first_bytes == 30, "once for each, and not for a head without a body"
-    assert desk.answered[0] == (PROMPT, Usage(prompt_tokens=900, completion_tokens=50))
+    assert desk.answered[0] == ("e", PROMPT, Usage(prompt_tokens=900, completion_tokens=50))
     after, _ = desk.meter.tokens(PROMPT)
     assert abs(after - 900) < abs(before - 900)
 
@@ -81,7 +81,7 @@ def test_an_answer_that_broke_off_teaches_nothing_but_was_read_by_the_engine() -
     answer = desk.meter.follow(PROMPT, desk.permit())
     answer.feed(ANSWER)
     answer.ended(is_complete=False)
-    assert desk.answered == [(PROMPT, None)]
+    assert desk.answered == [("e", PROMPT, None)]
     assert desk.meter.estimate.error is None
 
 

@@ -32,11 +32,6 @@ def test_an_empty_variable_is_unset() -> None:
     assert problem("SLUICE_QUX", "") == ""
 
 
-@pytest.mark.parametrize("name", ["SLUICE_REDIS_URL", "SLUICE_CLUSTER"])
-def test_a_setting_of_a_later_version_is_said_to_be_one(name: str) -> None:
-    assert problem(name) == f"{name}: arrives in a later version; this one does not know it yet"
-
-
 def test_no_value_is_shown() -> None:
     assert "hunter2" not in problem("SLUICE_API_KEYZ", "hunter2")
 

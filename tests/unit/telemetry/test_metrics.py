@@ -8,7 +8,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy import __version__
-from proxy.admission.ledger import Claim
+from proxy.admission.account import Claim
 from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
@@ -16,6 +16,7 @@ from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
 from proxy.telemetry.engine_view import EngineView
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_outcome import RequestOutcome
+from proxy.telemetry.sharing_view import SharingView
 
 UPSTREAM = "http://engine:8000"
 REQUEST = AdmissionRequest(seats=1, deadline=0.0)
@@ -36,6 +37,7 @@ class Gateway:
     engines: dict[str, EngineView] = field(default_factory=dict)
     counts_tokens: bool = False
     estimate_error: float | None = None
+    sharing: SharingView | None = None
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(
@@ -44,6 +46,7 @@ class Gateway:
             lambda: self.engines,
             lambda: "kv_tokens",
             (lambda: self.estimate_error) if self.counts_tokens else None,
+            (lambda: self.sharing or SharingView()) if self.sharing else None,
         )
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -106,6 +109,7 @@ def test_what_is_unknown_about_an_engine_is_absent_never_zero() -> None:
     assert gateway.value("sluice_upstream_up", upstream=UPSTREAM) == 0
     for name in (
         "sluice_upstream_stalled",
+        "sluice_upstream_taken_out",
         "sluice_upstream_metrics_age_seconds",
         "sluice_engine_running",
         "sluice_engine_waiting",
@@ -117,9 +121,16 @@ def test_what_is_unknown_about_an_engine_is_absent_never_zero() -> None:
 def test_what_is_known_about_an_engine_is_exported_zero_included() -> None:
     gateway = Gateway()
     gateway.engines[UPSTREAM] = EngineView(
-        up=True, stalled=False, running=0, waiting=4, kv_cache_usage=0.5, metrics_age_s=1.5
+        up=True,
+        stalled=False,
+        running=0,
+        waiting=4,
+        kv_cache_usage=0.5,
+        metrics_age_s=1.5,
+        taken_out=True,
     )
     assert gateway.value("sluice_upstream_up", upstream=UPSTREAM) == 1
+    assert gateway.value("sluice_upstream_taken_out", upstream=UPSTREAM) == 1
     assert gateway.value("sluice_upstream_stalled", upstream=UPSTREAM) == 0
     assert gateway.value("sluice_engine_running", upstream=UPSTREAM) == 0
     assert gateway.value("sluice_engine_waiting", upstream=UPSTREAM) == 4
@@ -312,3 +323,27 @@ def test_tokens_are_shown_where_they_are_counted() -> None:
     assert gateway.value("sluice_token_estimate_error_ratio") == 0.25
     assert Gateway(counts_tokens=True).value("sluice_token_estimate_error_ratio") is None
     assert Gateway().value("sluice_tokens_in_flight", kind="kv") is None
+
+
+SHARING = ("sluice_store_up", "sluice_gateways", "sluice_store_age_seconds", "sluice_leased_seats")
+
+
+def test_of_other_gateways_nothing_is_said_unless_the_limit_is_shared() -> None:
+    page, _ = Gateway().metrics.page()
+    assert not any(name in page.decode() for name in SHARING)
+
+
+def test_what_is_known_of_other_gateways_is_shown() -> None:
+    gateway = Gateway(
+        sharing=SharingView(is_store_up=True, gateways=3, age_s=0.2, leases={UPSTREAM: 8})
+    )
+    assert gateway.value("sluice_store_up") == 1
+    assert gateway.value("sluice_gateways") == 3
+    assert gateway.value("sluice_store_age_seconds") == 0.2
+    assert gateway.value("sluice_leased_seats", upstream=UPSTREAM) == 8
+
+
+def test_a_store_that_was_never_heard_has_no_age() -> None:
+    gateway = Gateway(sharing=SharingView(leases={UPSTREAM: 0}))
+    assert gateway.value("sluice_store_up") == 0
+    assert gateway.value("sluice_store_age_seconds") is None

@@ -125,3 +125,10 @@ def test_seats_only_become_more_and_never_too_many(full: int, moments: list[floa
 def test_what_cannot_be_is_an_error(seconds: float, share: float) -> None:
     with pytest.raises(ValueError, match="cannot open"):
         SlowStart(FixedLimit(1), seconds, share)
+
+
+def test_of_a_shared_limit_it_opens_a_part_of_what_is_held_and_of_what_can_be() -> None:
+    limit = SlowStart(MovableLimit(20, ceiling=40, shared=True))
+    assert (limit.seats, limit.widest, limit.held, limit.ceiling) == (20, 40, 20, 40)
+    limit.begin(0.0)
+    assert (limit.seats, limit.widest, limit.held, limit.ceiling) == (2, 4, 20, 40)

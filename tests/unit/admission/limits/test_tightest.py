@@ -24,3 +24,9 @@ def test_it_follows_whichever_becomes_the_smallest() -> None:
 def test_the_smallest_of_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="none"):
         TightestLimit()
+
+
+def test_what_is_widest_and_what_is_held_are_those_of_the_smallest_too() -> None:
+    lease = MovableLimit(5, ceiling=32, shared=True)
+    limit = TightestLimit(lease, FixedLimit(20))
+    assert (limit.seats, limit.ceiling, limit.widest, limit.held) == (5, 20, 20, 5)

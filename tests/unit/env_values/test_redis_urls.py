@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from proxy.env_values import redis_urls
+from proxy.env_values.redis_urls import cluster_name, redis_url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost",
+        "redis://:secret@10.0.0.1:6380/2",
+        "rediss://user:secret@store.example:6379/0?ssl_cert_reqs=required",
+        "unix:///run/redis.sock?db=1",
+    ],
+)
+def test_urls_of_a_redis_are_taken(url: str) -> None:
+    taken = redis_url(SecretStr(url))
+    assert taken is not None
+    assert taken.get_secret_value() == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("localhost:6379", "http://localhost", "redis://", "redis://host:port", "unix://"),
+        *("redis+sentinel://a,b/service", "redis://host:0"),
+    ],
+)
+def test_others_are_refused_and_their_secrets_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^must be redis://host:port/db, rediss:// for TLS"):
+        redis_url(SecretStr(url))
+
+
+def test_without_one_nothing_is_shared() -> None:
+    assert redis_url(None) is None
+
+
+def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_urls, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match=r"pip install 'vllm-sluice\[redis\]'"):
+        redis_url(SecretStr("redis://localhost"))
+
+
+@pytest.mark.parametrize("name", ["default", "team-1.prod_eu", "x" * 64])
+def test_plain_names_of_clusters_are_taken(name: str) -> None:
+    assert cluster_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "two words", "{tag}", "x" * 65, "a:b"])
+def test_names_that_would_break_keys_and_lists_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="1 to 64 letters"):
+        cluster_name(name)
