@@ -19,6 +19,7 @@ from proxy.admission.retry_after import draw_retry_after
 from proxy.admission.retry_budget import RetryBudget
 from proxy.admission.waiter import Waiter
 from proxy.discovery.engine_list import EngineList
+from proxy.discovery.expansion import is_name
 from proxy.discovery.resolver import SystemResolver
 from proxy.discovery.upstreams_file import UpstreamsFile
 from proxy.edge.affinity import PrefixAffinity, no_affinity, session_affinity
@@ -128,6 +129,7 @@ def build(
         lambda address: upstream or _http_client(settings, address),
         loop.time,
         poll=poll_engines,
+        may_be_several=_may_be_several(settings),
         leases=leases,
     )
     engines = fleet.engines
@@ -264,6 +266,17 @@ def _engine_list(settings: Settings, resolver: Resolver, fleet: EngineFleet) -> 
         resolver=resolver if settings.dns_interval else None,
         dns_interval_s=settings.dns_interval,
         own_host=socket.gethostname(),
+    )
+
+
+def _may_be_several(settings: Settings) -> bool:
+    """Whether there may ever be more than one engine: only then is it asked what it serves."""
+    addresses = [UpstreamAddress.parse(url) for url in settings.upstream_urls]
+    named = any(is_name(address.host, socket.gethostname()) for address in addresses)
+    return (
+        settings.upstreams_file is not None
+        or len(addresses) > 1
+        or (named and settings.dns_interval > 0)
     )
 
 

@@ -51,7 +51,8 @@ class EngineFleet:
     """`new_client` makes the HTTP client for an address. `clock` is the event loop's time().
 
     `engines` is what the gateway reads; it changes in place. Without `poll` nobody asks the engines
-    how they are. `leases` is there where other gateways share the limits.
+    how they are; what they serve is asked only where there `may_be_several`. `leases` is there where
+    other gateways share the limits.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class EngineFleet:
         clock: Callable[[], float],
         *,
         poll: bool = True,
+        may_be_several: bool = True,
         leases: LeaseKeeper | None = None,
     ) -> None:
         self.engines: dict[str, Engine] = {}
@@ -71,6 +73,7 @@ class EngineFleet:
         self._new_client = new_client
         self._clock = clock
         self._polls = poll
+        self._may_be_several = may_be_several
         self._leases = leases
         self._members: dict[str, _Member] = {}
         self._retiring: dict[str, asyncio.Task[None]] = {}
@@ -235,7 +238,7 @@ class EngineFleet:
             on_change=control.status_changed,
             on_reading=control.status_read,
             holding=lambda: control.in_flight > 0,
-            wants_models=True,
+            wants_models=self._may_be_several or self.meter is not None,
             name=str(address),
             ip=address.ip,
         )

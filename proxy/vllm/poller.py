@@ -184,12 +184,12 @@ class EnginePoller:
         health = judge_health(self._health, answer, self._api_key is not None)
         if self._api_key is not None and accepted(answer):
             health = await self._check_key(probe, health)
+        if self._wants_models and health.up and not before.up:
+            await self._read_models(probe)  # first: who hears that it is up sends requests at once
         self._health = health
         if health.up is False:  # what runs there next is another engine
             self._forget()
         self._saturation = None
-        if self._wants_models and health.up and not before.up:
-            await self._read_models(probe)  # first: who hears that it is up sends requests at once
         self._tell_changes(before)
         if health.up:
             before = self.status

@@ -59,7 +59,7 @@ def refused_start(
 # One line for each thing that is wrong.
 
 BAD_VALUES = {  # every setting with a rule; tests/unit has every rule
-    "SLUICE_UPSTREAM_URLS": ["127.0.0.1:8000", "http://a,http://b"],
+    "SLUICE_UPSTREAM_URLS": ["127.0.0.1:8000", "http://a,http://a/v1"],
     "SLUICE_PORT": ["65536"],
     "SLUICE_MAX_NUM_SEQS": ["many", "1"],
     "SLUICE_HEADROOM": ["1.5"],
