@@ -266,6 +266,7 @@ def _engine_list(settings: Settings, resolver: Resolver, fleet: EngineFleet) -> 
         resolver=resolver if settings.dns_interval else None,
         dns_interval_s=settings.dns_interval,
         own_host=socket.gethostname(),
+        by_address=settings.redis_url is not None,
     )
 
 

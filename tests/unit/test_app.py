@@ -11,6 +11,7 @@ import pytest
 
 from proxy import app, engine_fleet
 from proxy.app import Application, build
+from proxy.engine_fleet import EngineFleet
 from proxy.upstream.httpx_client import HttpxUpstream
 from proxy.upstream.pool import ConnectionPool
 from proxy.vllm.poller import EnginePoller
@@ -19,6 +20,7 @@ from tests.support.engine_transport import ScriptedEngine, late, ok, refused, st
 from tests.support.gateway_in_memory import RecordList, settings
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import ScriptedApp, error_of
+from tests.support.scripted_resolver import ScriptedResolver
 from tests.support.virtual_time import now, run
 
 if TYPE_CHECKING:
@@ -333,5 +335,26 @@ def test_a_drain_begins_for_the_edge_and_for_the_core() -> None:
         assert application.drain.begun
         assert application.controller.snapshot().draining
         await application.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [({}, "http://vllm"), ({"redis_url": "redis://127.0.0.1:1/0"}, "http://vllm#10.0.0.1")],
+)
+def test_gateways_that_share_a_limit_call_an_engine_by_its_address(
+    values: dict[str, Any], name: str
+) -> None:
+    async def scenario() -> None:
+        resolver = ScriptedResolver(vllm=["10.0.0.1"])
+        given = settings(upstream_urls="http://vllm", dns_interval=5, **values)
+        fleet = EngineFleet(given, lambda _: InMemoryUpstream(ScriptedApp()), now, poll=False)
+        told: list[str] = []
+        fleet.set = lambda engines: told.extend(map(str, engines))  # type: ignore[method-assign]
+        engines = app._engine_list(given, resolver, fleet)
+        await engines.start()
+        await engines.stop()
+        assert told == [name]
 
     run(scenario())
