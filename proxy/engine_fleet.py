@@ -51,8 +51,8 @@ class EngineFleet:
     """`new_client` makes the HTTP client for an address. `clock` is the event loop's time().
 
     `engines` is what the gateway reads; it changes in place. Without `poll` nobody asks the engines
-    how they are; what they serve is asked only where there `may_be_several`. `leases` is there where
-    other gateways share the limits.
+    how they are; what they serve is asked only where there `may_be_several`. `leases` is there
+    where other gateways share the limits.
     """
 
     def __init__(
