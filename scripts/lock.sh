@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Pins, with hashes, what the image is made of: what Sluice needs, and what builds it.
+# Pins, with hashes, what the image is made of: what Sluice needs, the client of the store that several
+# gateways share, and what builds it.
 #
 #   scripts/lock.sh UV
 #
@@ -14,5 +15,5 @@ compile() {
         --custom-compile-command "make lock" "$@"
 }
 
-compile pyproject.toml --output-file deploy/requirements.lock
+compile pyproject.toml --extra redis --output-file deploy/requirements.lock
 compile --group build --output-file deploy/requirements-build.lock

@@ -68,6 +68,10 @@ def test_the_lock_meets_every_runtime_requirement() -> None:
     assert unmet(PROJECT["project"]["dependencies"], "requirements.lock") == []
 
 
+def test_the_image_can_talk_to_a_shared_store() -> None:
+    assert unmet(PROJECT["project"]["optional-dependencies"]["redis"], "requirements.lock") == []
+
+
 def test_the_lock_holds_what_the_requirements_themselves_require() -> None:
     missing = needed_at_run_time() - pinned("requirements.lock").keys()
     # Asked for by an older Python than the image's only.
