@@ -119,6 +119,7 @@ def test_a_cancelled_exchange_closes_its_connection_at_once(
                 await started.wait()
             task.cancel()
             await engine.until(lambda: engine.aborts == 1, within_s=AT_ONCE_S)
+            await asyncio.wait([task], timeout=AT_ONCE_S)  # the engine may know before it does
             assert task.cancelled()
 
     client.run(scenario())
@@ -133,6 +134,7 @@ def test_an_exchange_cancelled_while_it_sends_closes_its_connection(client: Upst
             await engine.until(lambda: engine.inflight == 1)
             task.cancel()
             await engine.until(lambda: engine.aborts == 1, within_s=1)
+            await asyncio.wait([task], timeout=AT_ONCE_S)
             assert task.cancelled()
 
     client.run(scenario())

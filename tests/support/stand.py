@@ -101,7 +101,8 @@ class Stand:
 
     async def _close(self) -> None:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            if task.get_coro().__qualname__.startswith("Stand._run"):
+            # A generator that the loop is closing is a task too, and has no name.
+            if getattr(task.get_coro(), "__qualname__", "").startswith("Stand._run"):
                 task.cancel()
         opened, self._open = self._open, None
         if opened is not None:
