@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.edge.client_connection import (
@@ -222,7 +223,7 @@ class SluiceProtocol(HttpToolsProtocol):
 
     def _read_on_behind_running(self) -> None:
         waiting = self.pipeline[0][0]
-        if len(self.pipeline) > _MAX_PIPELINED or len(waiting.body) > _MAX_PIPELINED_BYTES:
+        if len(self.pipeline) > _MAX_PIPELINED or waiting.buffered_bytes > _MAX_PIPELINED_BYTES:
             self._stop_listening()
         self.flow.resume_reading()
 
@@ -256,11 +257,23 @@ class SluiceProtocol(HttpToolsProtocol):
             and not self.transport.is_closing()
         )
 
+    def on_body(self, body: bytes) -> None:
+        """As uvicorn's, but that nothing is copied."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return
+        cycle.add_body(body)
+        if cycle.buffered_bytes > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+
     def on_message_complete(self) -> None:
         if self._body_after_upgrade:
             return  # so says the parser, which has skipped the body
         self.reading_since = None
-        super().on_message_complete()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     def on_response_complete(self) -> None:
         """As uvicorn's, but that no timer is set for each answer (1.6 us): idle connections are

@@ -17,10 +17,11 @@ from proxy.edge.answers import CLOSE, Refusal, server_timing
 from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import ClientWatch
 from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
+from proxy.edge.large_body import let_go, measure_large
 from proxy.edge.routes import Access
 from proxy.edge.token_meter import UsageReader
 from proxy.edge.visit import Visit
-from proxy.openai_api.measure import LARGE_BODY_BYTES, UnreadableBodyError, measure
+from proxy.openai_api.measure import UnreadableBodyError, measure
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.upstream.errors import UpstreamConnectError, UpstreamError
 from proxy.upstream.header_rules import has_field, request_headers, response_headers
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from proxy.edge.records import Records
     from proxy.edge.responder import Responder
     from proxy.edge.token_meter import AnswerReader, TokenMeter
+    from proxy.openai_api.blocks import Blocks
     from proxy.upstream.port import RawHeaders, UpstreamResponse
 
 LOCAL_PATHS = frozenset({b"/healthz", b"/readyz"})
@@ -128,6 +130,7 @@ class Gateway:
     async def _forward(self, visit: Visit) -> None:
         async with ClientWatch(visit.receive, self.late_listeners) as watch:
             self.drain.enter(watch)
+            body: bytes | Blocks = b""
             try:
                 body = await self._read_body(visit)
                 watch.body_received()
@@ -142,12 +145,14 @@ class Gateway:
                     await self._pass(visit, watch, body)
             finally:
                 self.drain.leave(watch)
+                if not isinstance(body, bytes):
+                    let_go(body.blocks, self.loop)
 
-    async def _read_body(self, visit: Visit) -> bytes | bytearray:
+    async def _read_body(self, visit: Visit) -> bytes | Blocks:
         try:
             connection = client_connection(visit.scope)
             whole = connection.take_whole_body() if connection is not None else None
-            body: bytes | bytearray
+            body: bytes | Blocks
             if whole is not None:
                 body = self.intake.accept(whole)
             else:
@@ -164,13 +169,13 @@ class Gateway:
         visit.request_bytes = len(body)
         return body
 
-    async def _admission_request(self, visit: Visit, body: bytes | bytearray) -> AdmissionRequest:
-        facts = (visit.route.shape, visit.headers.content_type, body)
+    async def _admission_request(self, visit: Visit, body: bytes | Blocks) -> AdmissionRequest:
+        shape, content_type = visit.route.shape, visit.headers.content_type
         try:
-            if len(body) > LARGE_BODY_BYTES:
-                measured = await self.loop.run_in_executor(None, measure, *facts)
+            if isinstance(body, bytes):
+                measured = measure(shape, content_type, body)
             else:
-                measured = measure(*facts)
+                measured = await measure_large(shape, content_type, body)
         except UnreadableBodyError as error:
             raise Refusal(error_table.bad_request(str(error))) from None
         if measured.background:
@@ -198,7 +203,7 @@ class Gateway:
             affinity=self.affinity(visit.headers, body),
         )
 
-    async def _pass(self, visit: Visit, watch: ClientWatch, body: bytes | bytearray) -> None:
+    async def _pass(self, visit: Visit, watch: ClientWatch, body: bytes | Blocks) -> None:
         """What takes no seat."""
         page = self.open_routes.page(visit)
         if page is None:
@@ -215,7 +220,7 @@ class Gateway:
         permit: Permit,
         visit: Visit,
         watch: ClientWatch,
-        body: bytes | bytearray,
+        body: bytes | Blocks,
         *,
         may_move: bool = True,
     ) -> bool:
@@ -249,7 +254,7 @@ class Gateway:
         return True
 
     async def _move(
-        self, request: AdmissionRequest, visit: Visit, watch: ClientWatch, body: bytes | bytearray
+        self, request: AdmissionRequest, visit: Visit, watch: ClientWatch, body: bytes | Blocks
     ) -> None:
         """To another engine, in the queue's order; each that fails is taken out by then."""
         request = replace(request, readmitted=True)
@@ -264,7 +269,7 @@ class Gateway:
         return UsageReader() if self.reads_usage else None
 
     async def _exchange(
-        self, visit: Visit, watch: ClientWatch, engine: Engine, body: bytes | bytearray
+        self, visit: Visit, watch: ClientWatch, engine: Engine, body: bytes | Blocks
     ) -> None:
         visit.upstream = engine.name
         async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
@@ -285,7 +290,7 @@ class Gateway:
             headers.append(CLOSE)
         return headers
 
-    def _request(self, visit: Visit, engine: Engine, body: bytes | bytearray) -> UpstreamRequest:
+    def _request(self, visit: Visit, engine: Engine, body: bytes | Blocks) -> UpstreamRequest:
         scope = visit.scope
         return UpstreamRequest(
             method=scope["method"],

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from proxy.edge.models_page import ModelsPage
 from proxy.edge.routes import MODEL_PREFIX, MODELS
-from proxy.openai_api.measure import LARGE_BODY_BYTES
 from proxy.openai_api.named_model import model_in_body, model_in_path
 from proxy.upstream.errors import UpstreamConnectError
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from proxy.edge.engine import Engine
     from proxy.edge.models_page import Served
     from proxy.edge.visit import Visit
+    from proxy.openai_api.blocks import Blocks
 
 
 class OpenRoutes:
@@ -37,7 +37,7 @@ class OpenRoutes:
         """What the gateway itself answers with status 200, if it does."""
         return self._models_page.page() if visit.route is MODELS else None
 
-    async def engine(self, visit: Visit, body: bytes | bytearray) -> Engine:
+    async def engine(self, visit: Visit, body: bytes | Blocks) -> Engine:
         """Raises UpstreamConnectError when there is none."""
         model = None
         if self._models_page.page() is not None:  # else there is nothing to choose
@@ -47,7 +47,9 @@ class OpenRoutes:
             raise UpstreamConnectError("no engine is known")
         return engine
 
-    async def _model(self, raw_path: bytes, body: bytes | bytearray) -> str | None:
-        if len(body) > LARGE_BODY_BYTES:
-            return await self._loop.run_in_executor(None, model_in_body, body)
-        return model_in_path(raw_path, MODEL_PREFIX) or model_in_body(body)
+    async def _model(self, raw_path: bytes, body: bytes | Blocks) -> str | None:
+        if (named := model_in_path(raw_path, MODEL_PREFIX)) is not None:
+            return named
+        if isinstance(body, bytes):
+            return model_in_body(body)
+        return await self._loop.run_in_executor(None, lambda: model_in_body(bytes(body)))

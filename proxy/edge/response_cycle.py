@@ -47,7 +47,8 @@ class ResponseCycle(RequestResponseCycle):
         self.disconnected = False
         self.keep_alive = keep_alive
         self.waiting_for_100_continue = protocol.expect_100_continue
-        self.body = bytearray()
+        self._pieces: list[bytes] = []
+        self.buffered_bytes = 0
         self.more_body = True
         self.response_started = False
         self.response_complete = False
@@ -60,8 +61,33 @@ class ResponseCycle(RequestResponseCycle):
             return None
         self.message_event.clear()  # as receive() does: the next word is that the client has left
         self.flow.resume_reading()  # which a large body has stopped
-        body, self.body = bytes(self.body), bytearray()
+        return self._take_body()
+
+    def add_body(self, piece: bytes) -> None:
+        """The next piece of the request's body has come."""
+        self._pieces.append(piece)
+        self.buffered_bytes += len(piece)
+        self.message_event.set()
+
+    def _take_body(self) -> bytes:
+        """All that has come since the last time. One piece, as nearly always, is not copied."""
+        body = b"".join(self._pieces)
+        self._pieces.clear()
+        self.buffered_bytes = 0
         return body
+
+    async def receive(self) -> Any:  # noqa: ANN401 - an ASGI event, which uvicorn types privately
+        """As uvicorn's, but that it copies a body twice less."""
+        if self.waiting_for_100_continue and not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.waiting_for_100_continue = False
+        if not self.disconnected and not self.response_complete:
+            self.flow.resume_reading()
+            await self.message_event.wait()
+            self.message_event.clear()
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": self._take_body(), "more_body": self.more_body}
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 - an ASGI event, which uvicorn types privately
         if self.flow.write_paused and not self.disconnected:

@@ -8,7 +8,7 @@ from proxy.openai_api.counting import text
 from proxy.openai_api.request_fields import UnreadableBodyError, read_fields
 
 
-def model_in_body(body: bytes | bytearray) -> str | None:
+def model_in_body(body: bytes) -> str | None:
     """The `model` of a JSON object; None when there is none, or the body is something else."""
     if not body:
         return None

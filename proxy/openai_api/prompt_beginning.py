@@ -27,7 +27,7 @@ _conversation = msgspec.json.Decoder(_Conversation).decode
 _message = msgspec.json.Decoder(_Message).decode
 
 
-def prompt_beginning(body: bytes | bytearray, most: int) -> bytes:
+def prompt_beginning(body: bytes, most: int) -> bytes:
     """At most `most` bytes of JSON.
 
     Of a conversation what stands before the model's first answer, which is the same at every turn
@@ -39,10 +39,10 @@ def prompt_beginning(body: bytes | bytearray, most: int) -> bytes:
             return opening[:most]
     found = _PROMPT.search(body, 0, _SEARCHED_BYTES)
     start = found.end() if found else 0
-    return bytes(body[start : start + most])
+    return body[start : start + most]
 
 
-def _opening(body: bytes | bytearray) -> bytes:
+def _opening(body: bytes) -> bytes:
     try:
         messages = _conversation(body).messages
         opening = []

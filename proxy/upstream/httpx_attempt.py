@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
-from proxy.upstream.request_sender import SLICE_BYTES, framing_fields
+from proxy.upstream.request_sender import framing_fields, slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from proxy.upstream.port import UpstreamRequest, UpstreamTimeouts
+    from proxy.upstream.port import InBlocks, UpstreamRequest, UpstreamTimeouts
 
 
 class NetworkStream(Protocol):
@@ -111,12 +111,12 @@ class _ExactUrl(httpx.URL):
 class _Slices(httpx.AsyncByteStream):
     """A request body in pieces, each of which may take as long as a write may take."""
 
-    def __init__(self, body: bytes | bytearray) -> None:
+    def __init__(self, body: bytes | InBlocks) -> None:
         self._body = body
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for start in range(0, len(self._body), SLICE_BYTES):
-            yield bytes(self._body[start : start + SLICE_BYTES])
+        for piece in slices(self._body):
+            yield bytes(piece)
 
 
 def shut_down(stream: NetworkStream) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
     from proxy.upstream.address import UpstreamAddress
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 RawHeaders = list[tuple[bytes, bytes]]
 Take = Callable[[bytes, bool], bool]
 Room = Callable[[], Awaitable[None]]
+
+
+class InBlocks(Protocol):
+    """A body too large to be in one piece."""
+
+    @property
+    def blocks(self) -> Sequence[bytes]: ...
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -32,7 +42,7 @@ class UpstreamRequest:
     method: str
     target: bytes
     headers: RawHeaders
-    body: bytes | bytearray = b""
+    body: bytes | InBlocks = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterator
 
-    from proxy.upstream.port import RawHeaders, UpstreamRequest
+    from proxy.upstream.port import InBlocks, RawHeaders, UpstreamRequest
 
 # One write up to this size; more goes out in slices of it, the next when the last one has left.
 SLICE_BYTES = 128 * 1024
@@ -29,18 +30,19 @@ class RequestSender:
     `wire` is the TCP transport, which is `transport` itself unless TLS lies between.
     """
 
-    __slots__ = ("_is_paused", "_rest", "_transport", "_wire")
+    __slots__ = ("_is_paused", "_next", "_slices", "_transport", "_wire")
 
     def __init__(self, transport: asyncio.WriteTransport, wire: asyncio.WriteTransport) -> None:
         self._transport = transport
         self._wire = wire
-        self._rest: memoryview | None = None
+        self._slices: Iterator[memoryview] = iter(())
+        self._next: memoryview | None = None
         self._is_paused = False
 
     @property
     def is_done(self) -> bool:
         """The kernel has every byte."""
-        if self._rest is not None or self._is_paused:
+        if self._next is not None or self._is_paused:
             return False
         # TLS hands whole writes down, whatever the socket takes, and tells us nothing about it.
         return self._transport is self._wire or not self._wire.get_write_buffer_size()
@@ -50,13 +52,14 @@ class RequestSender:
         """What waits in the transports; for comparing with an earlier value only."""
         return self._transport.get_write_buffer_size() + self._wire.get_write_buffer_size()
 
-    def start(self, head: bytes, body: bytes | bytearray) -> None:
+    def start(self, head: bytes, body: bytes | InBlocks) -> None:
         """Head and small body leave in one write, so that they cross in one segment."""
-        if len(body) <= SLICE_BYTES:
+        if isinstance(body, bytes) and len(body) <= SLICE_BYTES:
             self._transport.write(head + body if body else head)
             return
-        self._rest = memoryview(body)[SLICE_BYTES:]
-        self._transport.write(head + body[:SLICE_BYTES])
+        self._slices = slices(body)
+        self._transport.write(head + next(self._slices, b""))
+        self._next = next(self._slices, None)
         self._push()
 
     def pause(self) -> None:
@@ -68,13 +71,20 @@ class RequestSender:
 
     def stop(self) -> None:
         """Forgets what has not been sent."""
-        self._rest = None
+        self._next = None
 
     def _push(self) -> None:
-        while self._rest is not None and not self._is_paused:
-            piece, rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
-            self._rest = rest or None
+        while (piece := self._next) is not None and not self._is_paused:
+            self._next = next(self._slices, None)
             self._transport.write(piece)
+
+
+def slices(body: bytes | InBlocks) -> Iterator[memoryview]:
+    """All of a body, at most SLICE_BYTES at a time, without copying any of it."""
+    for block in (body,) if isinstance(body, bytes) else body.blocks:
+        view = memoryview(block)
+        for start in range(0, len(view), SLICE_BYTES):
+            yield view[start : start + SLICE_BYTES]
 
 
 def encode_head(request: UpstreamRequest) -> bytes:

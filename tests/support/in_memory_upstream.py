@@ -18,6 +18,7 @@ from proxy.upstream.errors import (
     UpstreamTimeoutError,
 )
 from proxy.upstream.port import UpstreamTimeouts, pass_by_reading
+from proxy.upstream.request_sender import slices
 from tests.support.asgi_transport import AsgiClient, NoResponseError
 from tests.support.virtual_time import now
 
@@ -56,7 +57,8 @@ class InMemoryUpstream:
         self.sent.append(request)
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
-        exchange = self._client.start(request.method, request.target, request.headers, request.body)
+        body = b"".join(slices(request.body))
+        exchange = self._client.start(request.method, request.target, request.headers, body)
         try:
             head = await self._head(exchange)
             exchange.stop_reading(_ROOM_BYTES)

@@ -5,7 +5,14 @@ import asyncio
 import pytest
 
 from proxy.edge.client_watch import Interrupted, Interruption
-from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, Intake, IntakeFullError
+from proxy.edge.intake import (
+    JOINED_UP_TO_BYTES,
+    BodyTimeoutError,
+    BodyTooLargeError,
+    Intake,
+    IntakeFullError,
+)
+from proxy.openai_api.blocks import Blocks
 from tests.support.client_messages import ClientMessages
 from tests.support.virtual_time import now, run, settle
 
@@ -168,11 +175,26 @@ def test_a_body_that_is_here_is_bounded_too() -> None:
         intake().accept(b"x" * 101)
 
 
-def test_a_large_body_comes_whole_whatever_it_grows_in() -> None:
+@pytest.mark.parametrize("piece_bytes", [1_000, 100_000, 1_000_000])
+def test_a_large_body_comes_in_blocks_of_about_the_same_size(piece_bytes: int) -> None:
     async def scenario() -> None:
-        pieces = [bytes([number]) * 1_000_000 for number in range(9)]
-        reader = intake(max_body=10_000_000, max_buffered=10_000_000)
-        assert await reader.read(client_with(*pieces).receive, None) == b"".join(pieces)
+        sent = bytes(range(250)) * 12_000
+        pieces = [sent[at : at + piece_bytes] for at in range(0, len(sent), piece_bytes)]
+        reader = intake(max_body=len(sent), max_buffered=len(sent))
+        body = await reader.read(client_with(*pieces).receive, None)
+        assert isinstance(body, Blocks)
+        assert bytes(body) == sent
+        assert all(len(block) > JOINED_UP_TO_BYTES for block in body.blocks[:-1])
+        assert max(map(len, body.blocks)) <= JOINED_UP_TO_BYTES + piece_bytes
         assert reader.buffered_bytes == 0
+
+    run(scenario())
+
+
+def test_a_body_up_to_a_bound_comes_in_one_piece() -> None:
+    async def scenario() -> None:
+        half = b"x" * (JOINED_UP_TO_BYTES // 2)
+        reader = intake(max_body=10_000_000, max_buffered=10_000_000)
+        assert await reader.read(client_with(half, half).receive, None) == half + half
 
     run(scenario())

@@ -10,8 +10,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from proxy.openai_api.measure import MAX_SEATS, Measured, RequestShape, measure
-from proxy.openai_api.request_fields import UnreadableBodyError
+from proxy.openai_api.blocks import Blocks
+from proxy.openai_api.measure import (
+    MAX_SEATS,
+    MOST_AT_ONCE_BYTES,
+    Measured,
+    RequestShape,
+    measure,
+    measure_in_steps,
+)
+from proxy.openai_api.request_fields import RequestFields, UnreadableBodyError
+from proxy.openai_api.steps import all_at_once
 
 JSON_TYPE = b"application/json"
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -397,3 +406,114 @@ def test_only_a_response_can_be_made_in_the_background() -> None:
     assert measure(RequestShape.RESPONSES, b"application/json", body).background
     assert not measure(RequestShape.CHAT, b"application/json", body).background
     assert not measure(RequestShape.RESPONSES, b"application/json", b'{"input": "x"}').background
+
+
+# In steps ----------------------------------------------------------------------------------------
+
+PROSE = 'He said: "Go on."\n'
+PICTURE = "iVBORw0KGgo+/"
+_TEXTS = st.builds(
+    lambda before, piece, times: before + piece * times,
+    st.text(max_size=3) | st.sampled_from(["data:image/png;base64,", "base64, "]),
+    st.sampled_from([PROSE, PICTURE, "a", "\u4e2d", "\U0001f600", "1,2,", "[{", "\\"]),
+    st.integers(0, 30_000),
+)
+_NUMBERS = st.integers(-(2**70), 2**70) | st.floats()
+_VALUES = st.recursive(
+    st.none() | st.booleans() | _NUMBERS | _TEXTS | st.just([1] * 9000),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(_TEXTS | st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+_NAMES = st.sampled_from(RequestFields.__struct_fields__) | st.just("another")
+
+
+@st.composite
+def large_bodies(draw: st.DrawFn) -> bytes:
+    """JSON with long strings in it, keys that are repeated, and sometimes something wrong."""
+    ascii_only = draw(st.booleans())
+
+    def said(value: object) -> bytes:
+        return json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+
+    pairs = draw(st.lists(st.tuples(_NAMES | _TEXTS, _VALUES), min_size=1, max_size=4))
+    body = b"{" + b",".join(said(name) + b":" + said(value) for name, value in pairs) + b"}"
+    at = draw(st.integers(0, len(body)))
+    wrong = st.sampled_from([b"\x00", b"\xff", b'"', b"\\", b"\n", b"}", b" "])
+    return body[:at] + draw(st.just(b"") | wrong) + body[at:]
+
+
+def whole(shape: RequestShape, body: bytes) -> Measured | None:
+    try:
+        return measure(shape, JSON_TYPE, body)
+    except UnreadableBodyError:
+        return None
+
+
+def in_steps(shape: RequestShape, body: bytes, block: int = 100_000) -> Measured | None:
+    blocks = Blocks(body[at : at + block] for at in range(0, len(body), block))
+    return all_at_once(measure_in_steps(shape, JSON_TYPE, blocks))
+
+
+@given(st.sampled_from(RequestShape), large_bodies(), st.integers(5_000, 300_000))
+def test_what_is_measured_in_steps_is_what_is_measured_at_once(
+    shape: RequestShape, body: bytes, block: int
+) -> None:
+    measured = in_steps(shape, body, block)
+    assert measured is None or measured == whole(shape, body)
+
+
+@pytest.mark.parametrize("text", [PROSE * 20_000, PICTURE * 50_000, "a" * 900_000])
+@pytest.mark.parametrize("shape", [RequestShape.CHAT, RequestShape.COMPLETIONS])
+def test_a_body_that_is_one_long_text_is_measured_in_many_steps(
+    shape: RequestShape, text: str
+) -> None:
+    fields = {"messages": [{"role": "user", "content": text}], "prompt": text, "n": 3}
+    body = json.dumps(fields).encode()
+    assert in_steps(shape, body) == measure(shape, JSON_TYPE, body)
+    assert len(list(measure_in_steps(shape, JSON_TYPE, Blocks([body])))) > 10
+
+
+def test_many_pictures_are_measured_in_steps_and_each_counts_as_one() -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + PICTURE * 10_000}}
+    body = json.dumps({"messages": [{"role": "user", "content": [part] * 50}]}).encode()
+    measured = in_steps(RequestShape.CHAT, body)
+    assert measured is not None
+    assert measured == measure(RequestShape.CHAT, JSON_TYPE, body)
+    assert measured.prompt_bytes < 300_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"input":[' + b"1," * MOST_AT_ONCE_BYTES + b"1]}",
+        b'{"input":"' + b"\\n" * MOST_AT_ONCE_BYTES + b'"}',
+        b'{"messages":"' + b"x" * 300_000 + b'","n":NaN}',
+        b'{"messages":"' + b"x" * 300_000,
+        b'[ "' + b"x" * 300_000 + b'"]',
+    ],
+)
+def test_what_steps_will_not_do_for_is_left_to_a_reading_of_the_whole(body: bytes) -> None:
+    assert in_steps(RequestShape.CHAT, body) is None
+
+
+def test_token_ids_are_counted_in_steps_too() -> None:
+    body = json.dumps({"prompt": [list(range(30_000)), list(range(40_000))]}).encode()
+    measured = in_steps(RequestShape.COMPLETIONS, body)
+    assert measured is not None
+    assert measured.prompt_token_ids == 70_000
+
+
+def test_names_that_are_counted_are_never_abridged() -> None:
+    name = "x" * 60_000
+    body = f'{{"questions":{{"{name}":1,"{name}":2}}}}'.encode()
+    assert in_steps(RequestShape.SYSTEMONE, body) is None
+    assert seats(RequestShape.SYSTEMONE, questions={name: 1}) == 1
+
+
+def test_what_is_never_parsed_takes_no_steps() -> None:
+    blocks = Blocks([b"x" * 300_000])
+    assert all_at_once(measure_in_steps(RequestShape.OPAQUE, JSON_TYPE, blocks)) == Measured(1)
+    assert all_at_once(measure_in_steps(RequestShape.CHAT, b"audio/wav", blocks)) == Measured(1)

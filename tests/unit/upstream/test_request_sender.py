@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from proxy.openai_api.blocks import Blocks
 from proxy.upstream.port import UpstreamRequest
 from proxy.upstream.request_sender import SLICE_BYTES, RequestSender, encode_head, framing_fields
 from tests.support.fake_transport import FakeTransport
@@ -57,6 +58,23 @@ def test_a_large_body_that_is_taken_at_once_is_written_at_once() -> None:
     sending.sender.start(HEAD, b"x" * (3 * SLICE_BYTES))
     assert sending.sender.is_done
     assert sum(map(len, sending.transport.written)) == len(HEAD) + 3 * SLICE_BYTES
+
+
+def test_a_body_in_blocks_leaves_in_slices_of_them() -> None:
+    sending = Sending(takes_all=False)
+    blocks = [b"a" * (SLICE_BYTES + 1), b"b", b"c" * SLICE_BYTES]
+    sending.sender.start(HEAD, Blocks(blocks))
+    while not sending.sender.is_done:
+        assert len(sending.transport.written[-1]) <= SLICE_BYTES + len(HEAD)
+        sending.transport.take(sending.transport.unsent_bytes)
+    assert b"".join(sending.transport.written) == HEAD + b"".join(blocks)
+
+
+def test_a_small_body_in_blocks_is_sent_too() -> None:
+    sending = Sending()
+    sending.sender.start(HEAD, Blocks([b"a", b"b"]))
+    assert sending.sender.is_done
+    assert b"".join(sending.transport.written) == HEAD + b"ab"
 
 
 def test_a_request_is_not_done_while_its_last_bytes_wait() -> None:

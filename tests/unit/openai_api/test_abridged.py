@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from proxy.openai_api.abridged import WINDOW_BYTES, Abridged, abridge
+from proxy.openai_api.blocks import Blocks
+from proxy.openai_api.steps import all_at_once
+
+LONG = "a text without a quote " * 10_000
+
+
+def abridged(body: bytes) -> Abridged:
+    return all_at_once(abridge(Blocks([body])))
+
+
+def shares_left(text: str) -> float:
+    body = json.dumps({"prompt": text}, ensure_ascii=False).encode()
+    return len(abridged(body).text) / len(body)
+
+
+@pytest.mark.parametrize("text", [LONG, "iVBORw0KGgo+/" * 20_000, "\u4e2d\u6587" * 40_000])
+def test_of_a_long_string_little_is_left(text: str) -> None:
+    assert shares_left(text) < 0.2
+
+
+def test_of_a_text_with_escapes_little_is_left() -> None:
+    assert shares_left('He said: "Go on."\n And so, with a \\, they went on and on.\t' * 4000) < 0.2
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        list(range(50_000)),
+        [[0.5, -1e-3]] * 9000,
+        ["a short text"] * 10_000,
+        [{"role": "user", "content": "a"}] * 5000,
+    ],
+)
+def test_what_is_no_long_string_is_left_whole(value: object) -> None:
+    body = json.dumps({"prompt": value}).encode()
+    assert abridged(body).text == body
+
+
+@given(st.integers(0, 40), st.sampled_from(["\\n", "\\\\", '\\"', "\\u00e9", "\\ud83d\\ude00"]))
+def test_no_escape_is_cut_in_two(before: int, escape: str) -> None:
+    """Wherever a window begins and ends: what is left could be decoded."""
+    text = "x" * before + (escape + "text of some forty characters in between") * 1500
+    body = f'{{"prompt":"{text}"}}'.encode()
+    short = abridged(body)
+    assert len(short.text) < len(body)
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
+    assert bytes(short.in_full(raw)) == f'"{text}"'.encode()
+
+
+def test_escapes_without_end_are_left() -> None:
+    body = json.dumps({"prompt": "\u4e2d\u6587" * 20_000}).encode()
+    assert abridged(body).text == body
+
+
+@pytest.mark.parametrize("fault", [b"\x00", b"\n", b"\\x", b"\\ud800 "])
+def test_what_the_decoder_would_refuse_is_left_for_it(fault: bytes) -> None:
+    body = b'{"prompt":"' + b"x" * 50_000 + fault + b"x" * 50_000 + b'"}'
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(abridged(body).text, type=dict[str, Raw])
+
+
+@pytest.mark.parametrize("outside", ["{}", '{{"a":1}}{}', '{{"a":{}1}}', "[{}", "{}x"])
+def test_where_no_string_is_a_mark_is_no_json(outside: str) -> None:
+    body = outside.format("x" * 3 * WINDOW_BYTES).encode()
+    text = abridged(body).text
+    assert len(text) < len(body)
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(text, type=Raw)
+
+
+def test_every_value_is_found_again_in_full() -> None:
+    values = {"a": LONG, "b": [LONG, "short", {"c": LONG}], "d": "short", "e": [1] * 30_000}
+    body = json.dumps(values).encode()
+    short = abridged(body)
+    found = msgspec.json.decode(short.text, type=dict[str, Raw])
+    assert {key: json.loads(bytes(short.in_full(raw))) for key, raw in found.items()} == values
+
+
+def test_a_string_with_a_mark_has_no_value() -> None:
+    """As one that is too long for a value."""
+    short = abridged(json.dumps({"model": LONG}).encode())
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["model"]
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(raw, type=str)
