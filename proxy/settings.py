@@ -64,7 +64,7 @@ class Settings(SharingSettings, EngineSettings):
         str,
         AfterValidator(scalars.host_name),
         fields.described(
-            "Address of the admin listener: /metrics, /healthz, /readyz.",
+            "Address of the admin listener: /metrics, /status, /healthz, /readyz.",
             "a host name or an IP address",
         ),
     ] = "127.0.0.1"

@@ -184,7 +184,7 @@ def _ready(
         f"Sluice {__version__} serves http://{host}:{port} in front of "
         f"{_seats(settings, engines)}, {settings.places(len(engines))} waiting places, "
         f"{settings.queue_timeout:g} s at most in the queue\n"
-        f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /healthz, /readyz"
+        f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /status, /healthz, /readyz"
     )
 
 
