@@ -190,6 +190,8 @@ class EngineControl:
             return
         may_open = controller.is_replaceable(self.name)
         if isinstance(failure, UpstreamConnectError):
+            if failure.is_ours:
+                return
             if not may_open:
                 self._call_others()
                 may_open = controller.is_replaceable(self.name)

@@ -237,7 +237,7 @@ class Gateway:
             # Before the seat is free, which the next would get in an engine that is to be left.
             engine.report(error)
             permit.drop()
-            unseen = isinstance(error, UpstreamConnectError)
+            unseen = isinstance(error, UpstreamConnectError) and not error.is_ours
             if unseen and may_move and self.controller.is_replaceable(engine.name):
                 return False
             raise

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
+# The machine that we run on has no more descriptors, ports or memory for connections.
+_OUR_OWN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+
 
 class UpstreamError(Exception):
     """The engine, or the way to it, failed. The message says what happened, with numbers; it
@@ -11,9 +16,17 @@ class UpstreamError(Exception):
 
 
 class UpstreamConnectError(UpstreamError):
-    """No connection could be made: refused, unreachable, name unknown, TLS failed."""
+    """No connection could be made: refused, unreachable, name unknown, TLS failed.
+
+    `is_ours`: for want of something on our side, which says nothing about the engine, and would
+    keep us from any other one as well.
+    """
 
     code = "upstream_connect"
+
+    def __init__(self, message: str, cause: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.is_ours = _is_our_own(cause)
 
 
 class UpstreamProtocolError(UpstreamError):
@@ -32,3 +45,11 @@ class UpstreamTimeoutError(UpstreamError):
     """The engine was silent for longer than a timeout allows."""
 
     code = "upstream_timeout"
+
+
+def _is_our_own(cause: BaseException | None) -> bool:
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _OUR_OWN:
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

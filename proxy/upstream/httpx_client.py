@@ -174,7 +174,7 @@ class HttpxUpstream:
                     self._says(f"no connection within {limits.connect_s:g} s")
                 )
             case httpx.ConnectError() | httpx.ProxyError():
-                return UpstreamConnectError(self._says(_said(error)))
+                return UpstreamConnectError(self._says(_said(error)), error)
             case httpx.ReadTimeout():
                 return UpstreamTimeoutError(self._says(f"it fell silent for {limits.idle_s:g} s"))
             case httpx.WriteTimeout():

@@ -175,7 +175,7 @@ class ConnectionPool:
             if closed is not None:
                 raise closed from error
             reason = f"no connection within {limit_s:.3g} s" if timeout.expired() else _said(error)
-            raise UpstreamConnectError(f"engine at {self._peer}: {reason}") from error
+            raise UpstreamConnectError(f"engine at {self._peer}: {reason}", error) from error
         except BaseException:
             connection.abort()
             raise

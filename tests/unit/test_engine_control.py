@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from dataclasses import replace
 from typing import Any
@@ -322,6 +323,18 @@ def test_one_that_cannot_be_connected_to_is_taken_out_and_comes_back_through_one
         await asyncio.sleep(10)
         stand.control.status_read(UP)
         assert stand.control.limit.seats == 20
+        await stand.close()
+
+    run(scenario())
+
+
+def test_an_engine_is_not_taken_out_because_we_are_out_of_descriptors() -> None:
+    async def scenario() -> None:
+        stand = Stand("other")
+        cause = OSError(errno.EMFILE, "Too many open files")
+        for _ in range(20):
+            stand.control.report(UpstreamConnectError("too many open files", cause))
+        assert not stand.controller.upstream("engine").suspended
         await stand.close()
 
     run(scenario())

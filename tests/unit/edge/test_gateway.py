@@ -6,6 +6,7 @@ Many at a time, and anything that takes a while, is in tests/scenarios.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 from contextlib import asynccontextmanager
@@ -830,6 +831,24 @@ def test_when_none_can_be_connected_to_each_is_tried_once_and_the_last_ones_erro
             assert sorted(hosts.tried) == ["one.test", "two.test"]
             assert hosts.tried[1] in said["message"]
             assert sluice.outcomes() == {"upstream_error": 1}
+
+    run(scenario())
+
+
+def test_out_of_descriptors_no_other_engine_is_tried() -> None:
+    """None could be reached, and each would be taken for dead."""
+
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        async with gateway(engine, upstream_urls=TWO) as sluice:
+            cause = OSError(errno.EMFILE, "Too many open files")
+            sluice.upstream.fails_with = UpstreamConnectError("too many open files", cause)
+            for _ in range(3):
+                check_refused(await sluice.ask(), 502, "upstream_connect")
+            assert not any(
+                one.suspended for one in sluice.application.controller.snapshot().upstreams
+            )
+            assert sluice.outcomes() == {"upstream_error": 3}
 
     run(scenario())
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from proxy.upstream import errors
@@ -21,3 +24,25 @@ def test_every_failure_has_the_code_that_clients_are_told(
 
 def test_the_set_is_closed() -> None:
     assert set(errors.UpstreamError.__subclasses__()) == set(CODES)
+
+
+def failed_with(number: int) -> errors.UpstreamConnectError:
+    """As the httpx client meets it: an error of the system behind one of a library."""
+    try:
+        try:
+            raise OSError(number, os.strerror(number))
+        except OSError as cause:
+            raise RuntimeError("all attempts failed") from cause
+    except RuntimeError as error:
+        return errors.UpstreamConnectError("no connection", error)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EADDRNOTAVAIL])
+def test_what_our_own_machine_lacks_is_no_fault_of_the_engine(number: int) -> None:
+    assert failed_with(number).is_ours
+
+
+@pytest.mark.parametrize("number", [errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT])
+def test_an_engine_that_is_not_there_is_its_own_fault(number: int) -> None:
+    assert not failed_with(number).is_ours
+    assert not errors.UpstreamConnectError("no connection within 5 s").is_ours
