@@ -94,6 +94,8 @@ def full_length_requests(
 
 def binding_limit(limits: Limits, seen: Occupancy = NOTHING_SEEN) -> BindingLimit:
     seats = limits.max_in_flight
+    if seen.in_flight >= seats:
+        return BindingLimit("max_in_flight", f"all {seats} seats are taken")
     first = min(_others(limits, seen), key=lambda reach: reach.seats, default=None)
     if first is None or first.seats >= seats:
         return BindingLimit("max_in_flight", _seats_first(limits, seen, first))

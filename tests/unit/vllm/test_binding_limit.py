@@ -107,6 +107,14 @@ def test_requests_that_turn_out_long_leave_the_cache_to_bind() -> None:
     )
 
 
+def test_seats_that_are_all_taken_bind_whatever_longer_requests_would_do() -> None:
+    full = Occupancy(in_flight=50)
+    assert binding_limit(limits(**SMALL_CACHE), full) == BindingLimit(
+        "max_in_flight", "all 50 seats are taken"
+    )
+    assert binding_limit(limits(**SMALL_CACHE), Occupancy(in_flight=49)).which == "kv_tokens"
+
+
 def test_a_budget_is_filled_by_what_is_set_aside_and_not_by_what_comes() -> None:
     """Clients that ask for 2,000 tokens and take 100 fill the budget, not the cache."""
     seen = Occupancy(in_flight=10, kv_tokens=20_000, tokens_per_seat=100.0)
