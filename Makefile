@@ -23,7 +23,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm lint check-deploy format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm lint docs check-deploy format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -56,7 +56,7 @@ bench: $(RUN_STAMP) ## side by side with other proxies, which are installed besi
 storm: $(RUN_STAMP) ## overload on a real vLLM and a simulated one, behind several proxies; writes docs/overload.md
 	$(BIN)/python -m tests.bench.storm $(STORM_ARGS)
 
-lint: $(DEV_STAMP) ## formatting, lint, types, import contracts, scripts, Dockerfile
+lint: $(DEV_STAMP) docs ## formatting, lint, types, import contracts, scripts, Dockerfile, the site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -64,6 +64,9 @@ lint: $(DEV_STAMP) ## formatting, lint, types, import contracts, scripts, Docker
 	$(BIN)/shellcheck $(SHELL_SCRIPTS)
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/pre-commit validate-config
+
+docs: $(DEV_STAMP) ## the documentation site, into build/site; a warning is an error
+	$(BIN)/python scripts/build_docs.py
 
 check-deploy: $(DEV_STAMP) ## what stands in deploy/, as Prometheus, kubectl and an API server read it
 	scripts/check_deploy.sh $(BIN)
