@@ -1,4 +1,5 @@
-"""Renews the leases of this gateway: four times a second, and at once when somebody has to wait.
+"""Renews the leases of this gateway: four times a second, and at once when somebody has to wait
+here, or others have to while seats are idle here.
 
 Nothing of it is on the path of a request. While the store is away it asks on; what is held stays
 (leased_limit.py). A gateway whose lease is overdue, and whose connection is closed, has died: the
@@ -115,7 +116,7 @@ class LeaseKeeper:
         if self._gone or self._clock() - self._asked_at >= _EVERY_S:
             return True
         return self._trouble is None and any(
-            limit.wants_more(self._demand_of(engine)) for engine, limit in self._leases.items()
+            limit.is_urgent(self._demand_of(engine)) for engine, limit in self._leases.items()
         )
 
     async def renew(self) -> None:

@@ -42,6 +42,7 @@ class LeasedLimit:
         "_most",
         "_open",
         "_target",
+        "_wanted",
         "ceiling",
     )
 
@@ -54,6 +55,7 @@ class LeasedLimit:
         self._clock = clock
         self._held = 0
         self._target = 0
+        self._wanted = 0
         self._open = 0
         self._good_until = float("-inf")
         self._known: tuple[str, ...] = ()
@@ -77,8 +79,14 @@ class LeasedLimit:
         """What the store counts for us, usable now or not."""
         return self._held
 
-    def wants_more(self, demand: Demand) -> bool:
-        return demand.waiting > 0 and demand.taken + demand.waiting > self._open
+    def is_urgent(self, demand: Demand) -> bool:
+        """Whether the store should hear of us now: somebody waits here for seats of others, or
+        others wait for seats that nobody needs here. They do if we were offered no seat in
+        reserve when we last said what we want."""
+        needed = demand.taken + demand.waiting
+        if demand.waiting > 0 and needed > self._open:
+            return True
+        return needed < self._held and self._target <= self._wanted
 
     def renewal(
         self, seq: int, demand: Demand, gone: Mapping[str, int], *, leaves: bool = False
@@ -88,11 +96,12 @@ class LeasedLimit:
         # Of seats that may not be used nobody knows whose they are by now.
         self._open = min(self._held, self._target) if self.held else 0
         self._held = max(demand.taken, self._open)
+        self._wanted = min(demand.taken + demand.waiting, self._most)
         return Renewal(
             gateway=self._gateway,
             seq=seq,
             keep=self._held,
-            want=min(demand.taken + demand.waiting, self._most),
+            want=self._wanted,
             widest=min(demand.widest, self.ceiling),
             waited_ms=max(0, round(demand.waited_s * 1000)),
             limit=self._most,

@@ -118,11 +118,30 @@ def test_the_limit_of_all_is_the_ceiling() -> None:
     assert (limit.ceiling, limit.widest) == (6, 6)
 
 
-def test_more_is_wanted_when_somebody_waits_and_the_lease_is_used_up() -> None:
+def test_it_is_urgent_when_somebody_waits_and_the_lease_is_used_up() -> None:
     limit, _ = leased(4)
-    assert limit.wants_more(Demand(4, 1, 1, 0.0))
-    assert not limit.wants_more(Demand(4, 0, 0, 0.0))
-    assert not limit.wants_more(Demand(2, 2, 1, 0.0))
+    assert limit.is_urgent(Demand(4, 1, 1, 0.0))
+    assert not limit.is_urgent(Demand(4, 0, 0, 0.0))
+    assert not limit.is_urgent(Demand(2, 2, 1, 0.0))
+
+
+def test_idle_seats_are_urgent_as_long_as_others_wait_for_them() -> None:
+    limit, clock = leased(4)
+    limit.renewal(1, Demand(3, 0, 0, 0.0), {})
+    limit.heard(granted(4, target=3), clock.now)
+    assert limit.is_urgent(Demand(3, 0, 0, 0.0))
+    assert not limit.is_urgent(Demand(4, 0, 0, 0.0))
+    limit.renewal(2, Demand(3, 0, 0, 0.0), {})
+    limit.heard(granted(3, target=3), clock.now)
+    assert not limit.is_urgent(Demand(3, 0, 0, 0.0))
+    assert limit.is_urgent(Demand(2, 0, 0, 0.0))
+
+
+def test_seats_in_reserve_are_not_urgent() -> None:
+    limit, clock = leased(4)
+    limit.renewal(1, Demand(3, 0, 0, 0.0), {})
+    limit.heard(granted(4, target=4), clock.now)
+    assert not limit.is_urgent(Demand(1, 0, 0, 0.0))
 
 
 def test_its_clock_goes_on() -> None:
