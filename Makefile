@@ -23,7 +23,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm lint docs check-deploy format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm chaos lint docs check-deploy format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -55,6 +55,10 @@ bench: $(RUN_STAMP) ## side by side with other proxies, which are installed besi
 
 storm: $(RUN_STAMP) ## overload on a real vLLM and a simulated one, behind several proxies; writes docs/overload.md
 	$(BIN)/python -m tests.bench.storm $(STORM_ARGS)
+
+chaos: $(DEV_STAMP) ## gateways that share a limit, 2,000 clients, five minutes of kills, stops and cuts
+	SLUICE_TEST_CHAOS_S=300 SLUICE_TEST_CLIENTS=2000 $(BIN)/python -m pytest -s $(PYTEST_ARGS) \
+		tests/e2e/test_gateways_share_a_limit.py -k whatever
 
 lint: $(DEV_STAMP) docs ## formatting, lint, types, import contracts, scripts, Dockerfile, the site
 	$(BIN)/ruff check .
