@@ -1,4 +1,4 @@
-"""Every metric that Sluice exports, declared here and nowhere else.
+"""Counts what happens, and shows it to Prometheus. declarations.py says which metrics there are.
 
 The request path writes to pre-bound instruments; gauges are read when a page is asked for. One
 `Metrics` belongs to one gateway: nothing here is shared between instances. Labels come from closed
@@ -8,7 +8,6 @@ sets, never from what a client sends.
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -17,6 +16,8 @@ from prometheus_client.exposition import choose_encoder
 
 from proxy import __version__
 from proxy.admission.outcome import Reason
+from proxy.telemetry import declarations as d
+from proxy.telemetry.families import families
 from proxy.telemetry.instruments import Distribution, Tally
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.telemetry.totals import Totals
@@ -31,98 +32,11 @@ if TYPE_CHECKING:
     from proxy.admission.request import AdmissionRequest
     from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
     from proxy.telemetry.engine_view import EngineView
+    from proxy.telemetry.families import Family
     from proxy.telemetry.sharing_view import SharingView
 
 Sample = tuple[tuple[str, ...], float]
 
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """Name, labels and help text of a metric; which tuple below it stands in says its type."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
-
-
-# 1 ms to 600 s, as prometheus_client's own end at 10 s and a generation does not.
-DURATION_BOUNDS_S = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
-    *(1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
-)
-
-REQUESTS = Declaration(
-    "sluice_requests_total", "Requests that ended, by how.", ("route", "outcome")
-)
-ARRIVALS = Declaration(
-    "sluice_arrivals_total",
-    "Requests that came in: first attempts, and retries of a client's SDK.",
-    ("attempt",),
-)
-SHEDS = Declaration("sluice_shed_total", "Requests refused under load, by reason.", ("reason",))
-SHADOW_SHEDS = Declaration(
-    "sluice_shadow_shed_total",
-    "Requests admitted in shadow mode that would have been refused, by reason.",
-    ("reason",),
-)
-QUEUE_WAIT = Declaration(
-    "sluice_queue_wait_seconds",
-    "Time from asking for a seat to getting it, giving up, or leaving.",
-    ("outcome",),
-)
-DURATION = Declaration(
-    "sluice_request_duration_seconds",
-    "Time from arrival to the last byte, of requests that were not refused.",
-    ("route",),
-)
-FIRST_BYTE = Declaration(
-    "sluice_time_to_first_byte_seconds",
-    "Time from arrival to the first byte of the engine's answer.",
-    ("route",),
-)
-IN_FLIGHT = Declaration("sluice_in_flight", "Seats taken.", ("upstream",))
-LIMIT = Declaration("sluice_concurrency_limit", "Seats there are.", ("upstream",))
-QUEUE_DEPTH = Declaration("sluice_queue_depth", "Requests waiting for a seat.")
-MAX_QUEUE_DEPTH = Declaration("sluice_max_queue_depth", "Requests that may wait for a seat.")
-DRAINING = Declaration("sluice_draining", "1 while shutting down.")
-BINDING_LIMIT = Declaration("sluice_binding_limit", "1 for the limit that binds first.", ("which",))
-BUILD_INFO = Declaration("sluice_build_info", "Always 1.", ("version", "python"))
-TOKENS_IN_FLIGHT = Declaration(
-    "sluice_tokens_in_flight",
-    "Estimated tokens: of prompts before their first byte, and of all requests in flight.",
-    ("kind",),
-)
-TOKEN_ESTIMATE_ERROR = Declaration(
-    "sluice_token_estimate_error_ratio",
-    "How far the estimates of prompt tokens were off lately, on average: 0.1 is a tenth.",
-)
-UP = Declaration("sluice_upstream_up", "1 if the engine answers its health check.", ("upstream",))
-STALLED = Declaration(
-    "sluice_upstream_stalled", "1 if the engine holds work and makes no progress.", ("upstream",)
-)
-TAKEN_OUT = Declaration(
-    "sluice_upstream_taken_out",
-    "1 while the engine gets nothing, or one request to try it, because requests failed there.",
-    ("upstream",),
-)
-METRICS_AGE = Declaration(
-    "sluice_upstream_metrics_age_seconds",
-    "Age of the engine's figures below.",
-    ("upstream",),
-)
-ENGINE_RUNNING = Declaration(
-    "sluice_engine_running", "Requests running in the engine, as it says.", ("upstream",)
-)
-ENGINE_WAITING = Declaration(
-    "sluice_engine_waiting", "Requests queued inside the engine, as it says.", ("upstream",)
-)
-ENGINE_KV_CACHE_USAGE = Declaration(
-    "sluice_engine_kv_cache_usage", "Share of the KV cache in use, 0 to 1.", ("upstream",)
-)
-STORE_UP = Declaration("sluice_store_up", "1 if the store of the shared limit answers.")
-STORE_AGE = Declaration("sluice_store_age_seconds", "Time since the store last answered.")
-GATEWAYS = Declaration("sluice_gateways", "Gateways that share the limit, this one included.")
-LEASED = Declaration("sluice_leased_seats", "Seats that this gateway holds.", ("upstream",))
 
 _WAIT_OUTCOMES = ("admitted", "timeout", "abandoned")
 _ATTEMPTS = ("first", "retry")
@@ -137,8 +51,8 @@ class RouteMetrics:
         self._arrivals = arrivals
         self._has_arrivals = False
         self._by_outcome = {outcome: Tally() for outcome in RequestOutcome}
-        self.duration = Distribution(DURATION_BOUNDS_S)
-        self.first_byte = Distribution(DURATION_BOUNDS_S)
+        self.duration = Distribution(d.DURATION_BOUNDS_S)
+        self.first_byte = Distribution(d.DURATION_BOUNDS_S)
 
     def arrived(self, attempt_is_retry: bool) -> None:
         self._arrivals[attempt_is_retry].count += 1
@@ -187,7 +101,7 @@ class Metrics:
         self._routes = {name: RouteMetrics(self._arrivals) for name in routes}
         self._sheds = {reason: Tally() for reason in Reason}
         self._shadow_sheds = {reason: Tally() for reason in Reason}
-        self._waits = {outcome: Distribution(DURATION_BOUNDS_S) for outcome in _WAIT_OUTCOMES}
+        self._waits = {outcome: Distribution(d.DURATION_BOUNDS_S) for outcome in _WAIT_OUTCOMES}
         self._admitted, self._timed_out, self._abandoned = self._waits.values()
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -243,6 +157,10 @@ class Metrics:
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
+    def families(self) -> tuple[Family, ...]:
+        """What the page says, to be put together with other workers' pages."""
+        return families(self._registry.collect())
+
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each page."""
         yield from self._collect_requests()
@@ -251,73 +169,75 @@ class Metrics:
         if self._sharing is not None:
             yield from _collect_sharing(self._sharing())
         version, python = __version__, platform.python_version()
-        yield _gauge(BUILD_INFO, [((version, python), 1)])
+        yield _gauge(d.BUILD_INFO, [((version, python), 1)])
 
     def _collect_requests(self) -> Iterator[Metric]:
         counts = {name: route.counts() for name, route in self._routes.items()}
         seen = [name for name, by_outcome in counts.items() if by_outcome]
         yield _counter(
-            REQUESTS,
+            d.REQUESTS,
             (((name, outcome), n) for name in seen for outcome, n in counts[name].items()),
         )
-        yield _counter(ARRIVALS, _tallied(zip(_ATTEMPTS, self._arrivals, strict=True)))
-        yield _counter(SHEDS, _tallied(self._sheds.items()))
-        yield _counter(SHADOW_SHEDS, _tallied(self._shadow_sheds.items()))
-        yield _histogram(QUEUE_WAIT, self._waits.items())
-        yield _histogram(DURATION, ((name, self._routes[name].duration) for name in seen))
-        yield _histogram(FIRST_BYTE, ((name, self._routes[name].first_byte) for name in seen))
+        yield _counter(d.ARRIVALS, _tallied(zip(_ATTEMPTS, self._arrivals, strict=True)))
+        yield _counter(d.SHEDS, _tallied(self._sheds.items()))
+        yield _counter(d.SHADOW_SHEDS, _tallied(self._shadow_sheds.items()))
+        yield _histogram(d.QUEUE_WAIT, self._waits.items())
+        yield _histogram(d.DURATION, ((name, self._routes[name].duration) for name in seen))
+        yield _histogram(d.FIRST_BYTE, ((name, self._routes[name].first_byte) for name in seen))
 
     def _collect_admission(self) -> Iterator[Metric]:
         now = self._admission()
-        yield _gauge(IN_FLIGHT, _by_upstream(now.upstreams, lambda one: one.in_flight))
-        yield _gauge(LIMIT, _by_upstream(now.upstreams, lambda one: one.limit))
-        yield _gauge(QUEUE_DEPTH, [((), now.queue_depth)])
-        yield _gauge(MAX_QUEUE_DEPTH, [((), now.max_queue_depth)])
-        yield _gauge(DRAINING, [((), now.draining)])
+        yield _gauge(d.IN_FLIGHT, _by_upstream(now.upstreams, lambda one: one.in_flight))
+        yield _gauge(d.LIMIT, _by_upstream(now.upstreams, lambda one: one.limit))
+        yield _gauge(d.QUEUE_DEPTH, [((), now.queue_depth)])
+        yield _gauge(d.MAX_QUEUE_DEPTH, [((), now.max_queue_depth)])
+        yield _gauge(d.DRAINING, [((), now.draining)])
         binding = self._binding_limit()
-        yield _gauge(BINDING_LIMIT, [] if binding is None else [((binding,), 1)])
+        yield _gauge(d.BINDING_LIMIT, [] if binding is None else [((binding,), 1)])
         if self._token_estimate_error is not None:
             yield from self._collect_tokens(now, self._token_estimate_error())
 
     def _collect_tokens(self, now: AdmissionSnapshot, error: float | None) -> Iterator[Metric]:
         prefill = sum(upstream.prefill_tokens for upstream in now.upstreams)
         kv = sum(upstream.kv_tokens for upstream in now.upstreams)
-        yield _gauge(TOKENS_IN_FLIGHT, [(("prefill",), prefill), (("kv",), kv)])
-        yield _gauge(TOKEN_ESTIMATE_ERROR, [] if error is None else [((), error)])
+        yield _gauge(d.TOKENS_IN_FLIGHT, [(("prefill",), prefill), (("kv",), kv)])
+        yield _gauge(d.TOKEN_ESTIMATE_ERROR, [] if error is None else [((), error)])
 
     def _collect_engines(self) -> Iterator[Metric]:
         engines = self._engines()
-        yield _gauge(UP, _known(engines, lambda engine: engine.up))
-        yield _gauge(STALLED, _known(engines, lambda engine: engine.stalled))
-        yield _gauge(TAKEN_OUT, _known(engines, lambda engine: engine.taken_out))
-        yield _gauge(METRICS_AGE, _known(engines, lambda engine: engine.metrics_age_s))
-        yield _gauge(ENGINE_RUNNING, _known(engines, lambda engine: engine.running))
-        yield _gauge(ENGINE_WAITING, _known(engines, lambda engine: engine.waiting))
-        yield _gauge(ENGINE_KV_CACHE_USAGE, _known(engines, lambda engine: engine.kv_cache_usage))
+        yield _gauge(d.UP, _known(engines, lambda engine: engine.up))
+        yield _gauge(d.STALLED, _known(engines, lambda engine: engine.stalled))
+        yield _gauge(d.TAKEN_OUT, _known(engines, lambda engine: engine.taken_out))
+        yield _gauge(d.METRICS_AGE, _known(engines, lambda engine: engine.metrics_age_s))
+        yield _gauge(d.ENGINE_RUNNING, _known(engines, lambda engine: engine.running))
+        yield _gauge(d.ENGINE_WAITING, _known(engines, lambda engine: engine.waiting))
+        yield _gauge(d.ENGINE_KV_CACHE_USAGE, _known(engines, lambda engine: engine.kv_cache_usage))
 
 
 def _collect_sharing(seen: SharingView) -> Iterator[Metric]:
-    yield _gauge(STORE_UP, [((), seen.is_store_up)])
-    yield _gauge(STORE_AGE, [] if seen.age_s is None else [((), seen.age_s)])
-    yield _gauge(GATEWAYS, [((), seen.gateways)])
-    yield _gauge(LEASED, (((name,), seats) for name, seats in seen.leases.items()))
+    yield _gauge(d.STORE_UP, [((), seen.is_store_up)])
+    yield _gauge(d.STORE_AGE, [] if seen.age_s is None else [((), seen.age_s)])
+    yield _gauge(d.GATEWAYS, [((), seen.gateways)])
+    yield _gauge(d.LEASED, (((name,), seats) for name, seats in seen.leases.items()))
 
 
-def _counter(declared: Declaration, samples: Iterable[Sample]) -> Metric:
+def _counter(declared: d.Declaration, samples: Iterable[Sample]) -> Metric:
     family = CounterMetricFamily(declared.name, declared.help, labels=declared.labels)
     for labels, value in samples:
         family.add_metric(labels, value)
     return family
 
 
-def _gauge(declared: Declaration, samples: Iterable[Sample]) -> Metric:
+def _gauge(declared: d.Gauge, samples: Iterable[Sample]) -> Metric:
     family = GaugeMetricFamily(declared.name, declared.help, labels=declared.labels)
     for labels, value in samples:
         family.add_metric(labels, value)
     return family
 
 
-def _histogram(declared: Declaration, distributions: Iterable[tuple[str, Distribution]]) -> Metric:
+def _histogram(
+    declared: d.Declaration, distributions: Iterable[tuple[str, Distribution]]
+) -> Metric:
     family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
     for label, distribution in distributions:
         seen = distribution.snapshot()

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
+from proxy.telemetry.declarations import DURATION_BOUNDS_S
 from proxy.telemetry.engine_view import EngineView
-from proxy.telemetry.metrics import DURATION_BOUNDS_S, Metrics
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.telemetry.sharing_view import SharingView
 
