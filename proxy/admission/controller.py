@@ -75,6 +75,8 @@ class AdmissionController:
         Entering waits for seats until the request's deadline. Raises Rejected or Evicted. A task
         that is cancelled while it waits leaves the queue in that very step.
         """
+        if request.seats < 1:
+            raise ValueError(f"a request takes at least one seat, not {request.seats}")
         return _Admission(self._decide, request)
 
     def reject_early(

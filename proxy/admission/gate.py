@@ -328,22 +328,12 @@ class Gate:
     def _facts(
         self, reason: Reason, request: AdmissionRequest, waited_s: float, now: float
     ) -> RefusalFacts:
-        prefill_tokens, prefill_limit = self._ledger.usable_tokens("prefill")
-        kv_tokens, kv_limit = self._ledger.usable_tokens("kv")
         return RefusalFacts(
             reason=reason,
             seats=request.seats,
-            in_flight=self._ledger.usable_taken,
-            limit=self._ledger.usable_limit,
-            queue_depth=len(self._queue),
-            max_queue_depth=self.max_queue_depth,
+            load=self._ledger.load(len(self._queue), self.max_queue_depth),
             time_in_queue_s=waited_s,
             expected_wait_s=self.prospects.expected_wait_s(request, now),
             may_wait_s=max(request.deadline - now, 0.0),
             may_retry=reason not in HOPELESS and self._retry_budget.draw(now),
-            prefill_tokens=prefill_tokens,
-            prefill_limit=prefill_limit,
-            kv_tokens=kv_tokens,
-            kv_limit=kv_limit,
-            upstreams=self._ledger.usable_upstreams,
         )

@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from proxy.admission.account import Account, Claim, Emptying
+from proxy.admission.outcome import Load
 from proxy.admission.placement.roomiest import Roomiest
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from proxy.admission.outcome import Reason
     from proxy.admission.ports import Limit, Placement
     from proxy.admission.snapshot import UpstreamSnapshot
-    from proxy.admission.token_budget import TokenBudgets
+    from proxy.admission.token_budget import TokenBudget, TokenBudgets
 
 
 class Ledger:
@@ -158,10 +159,6 @@ class Ledger:
         return bool(self._usable)
 
     @property
-    def usable_upstreams(self) -> int:
-        return len(self._usable)
-
-    @property
     def usable_limit(self) -> int:
         usable = self._usable
         return usable[0].limit.seats if len(usable) == 1 else sum([a.limit.seats for a in usable])
@@ -175,20 +172,32 @@ class Ledger:
     def limits_tokens(self) -> bool:
         return any(account.budgets.limits_anything for account in self._usable)
 
-    def usable_tokens(self, kind: str) -> tuple[int, int | None]:
-        """Tokens taken and their limit, summed over the usable upstreams; `kind` is `prefill` or
-        `kv`. The limit is None when any of them has none."""
-        taken, limit = 0, 0
-        unlimited = not self._usable
-        for account in self._usable:
-            budget = account.budgets.prefill if kind == "prefill" else account.budgets.kv
-            taken += budget.taken
-            unlimited = unlimited or budget.limit is None
-            limit += budget.limit or 0
-        return taken, None if unlimited else limit
+    def load(self, queue_depth: int, max_queue_depth: int) -> Load:
+        """Sums over the usable upstreams; a limit of tokens is None when any of them has none."""
+        usable = self._usable
+        prefill = [account.budgets.prefill for account in usable]
+        kv = [account.budgets.kv for account in usable]
+        return Load(
+            self.usable_taken,
+            self.usable_limit,
+            queue_depth,
+            max_queue_depth,
+            *_taken_of(prefill),
+            *_taken_of(kv),
+            len(usable),
+        )
 
     def snapshot(self) -> tuple[UpstreamSnapshot, ...]:
         return tuple(account.snapshot() for account in self._accounts.values())
 
     def _refresh_usable(self) -> None:
         self._usable = [one for one in self._accounts.values() if one.suspended_for is None]
+
+
+def _taken_of(budgets: list[TokenBudget]) -> tuple[int, int | None]:
+    """Tokens taken, and of how many."""
+    if len(budgets) == 1:  # nearly always, and a refusal must be cheap
+        return budgets[0].taken, budgets[0].limit
+    limits = [budget.limit for budget in budgets if budget.limit is not None]
+    is_limited = bool(budgets) and len(limits) == len(budgets)
+    return sum([budget.taken for budget in budgets]), sum(limits) if is_limited else None

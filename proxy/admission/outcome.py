@@ -26,11 +26,27 @@ HOPELESS = frozenset(
 )
 
 
-class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 times a second
-    """What was measured at the moment of the refusal: seats and places, times in seconds.
+class Load(NamedTuple):
+    """What is taken, and of how much.
 
-    `in_flight` and `limit` are sums over the `upstreams` that are not suspended, of those that
-    share the request's queue; so are the tokens and their limits, None where there is none.
+    `in_flight` and `limit` are seats, sums over the `upstreams` that are not suspended, of those
+    that share the request's queue; so are the tokens and their limits, None where there is none.
+    """
+
+    in_flight: int
+    limit: int
+    queue_depth: int
+    max_queue_depth: int
+    prefill_tokens: int = 0
+    prefill_limit: int | None = None
+    kv_tokens: int = 0
+    kv_limit: int | None = None
+    upstreams: int = 1
+
+
+class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 times a second
+    """What was measured at the moment of the refusal; times in seconds.
+
     `expected_wait_s`: how long such a request would wait for its turn if it came now and had a
     place in the queue; math.inf while nothing has been served yet, so that nobody can tell.
     `may_wait_s`: how long it may still wait, at most.
@@ -39,19 +55,11 @@ class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 t
 
     reason: Reason
     seats: int
-    in_flight: int
-    limit: int
-    queue_depth: int
-    max_queue_depth: int
+    load: Load
     time_in_queue_s: float
     expected_wait_s: float
     may_wait_s: float = math.inf
     may_retry: bool = False
-    prefill_tokens: int = 0
-    prefill_limit: int | None = None
-    kv_tokens: int = 0
-    kv_limit: int | None = None
-    upstreams: int = 1
 
 
 class Refused(Exception):

@@ -11,8 +11,7 @@ at one moment, since all that lies between 1 and 1.5 rounds up to 2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import random
@@ -27,8 +26,7 @@ _MOST_FACTOR = 1.5
 _UNKNOWN_WAIT_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAfter:
+class RetryAfter(NamedTuple):
     """`seconds` is for Retry-After, `milliseconds` for retry-after-ms: one moment, rounded up."""
 
     seconds: int

@@ -85,10 +85,13 @@ class RetryBudget:
         return self._outstanding * math.exp(-elapsed_s / _OUTSTANDING_TIME_CONSTANT_S)
 
     def _settle(self, now: float) -> None:
+        excess = self._balance - FIRST_TICKETS
+        if excess <= 0 and not self._admissions:
+            self._at = now  # in a flood of refusals, nearly always
+            return
         passed = max(now - self._at, 0.0) / TIME_CONSTANT_S
         self._at = now
         kept = math.exp(-passed)
-        excess = self._balance - FIRST_TICKETS
         if excess > 0:
             self._balance = FIRST_TICKETS + excess * kept
         if self._admissions:

@@ -144,8 +144,7 @@ class ShadowGate:
 
     def _reject(self, request: AdmissionRequest | None, ghost: Rejected) -> Rejected:
         facts = ghost.facts._replace(
-            in_flight=self._ledger.usable_taken,
-            queue_depth=0,
+            load=ghost.facts.load._replace(in_flight=self._ledger.usable_taken, queue_depth=0),
             may_retry=ghost.reason not in HOPELESS and self._retry_budget.draw(self._clock()),
         )
         rejection = Rejected(facts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.admission.outcome import Reason, RefusalFacts
+from proxy.admission.outcome import Load, Reason, RefusalFacts
 from proxy.edge.answers import OwnAnswer
 from proxy.openai_api.errors import ErrorCode, ErrorType
 from proxy.upstream.errors import UpstreamError, UpstreamTimeoutError
@@ -66,10 +66,10 @@ def refused(
 
 
 def _explain(facts: RefusalFacts, engine_state: Callable[[], str], retry_after_s: int) -> str:
-    load = _load(facts)
+    load = _taken(facts.load)
     waited = f"The request waited {facts.time_in_queue_s:.2f} s"
     again = _again(facts.may_retry, retry_after_s)
-    several = facts.upstreams > 1
+    several = facts.load.upstreams > 1
     match facts.reason:
         case Reason.QUEUE_FULL:
             busy = "The engines are busy" if several else "The engine is busy"
@@ -96,14 +96,14 @@ def _explain(facts: RefusalFacts, engine_state: Callable[[], str], retry_after_s
             return f"No engine can serve the request now: {engine_state()}. {waited}; {again}"
 
 
-def _load(facts: RefusalFacts) -> str:
-    of_engines = f" of {facts.upstreams} engines" if facts.upstreams > 1 else ""
-    taken = f"{facts.in_flight} of {facts.limit} seats{of_engines}"
-    if facts.kv_limit is not None:
-        taken += f", {facts.kv_tokens} of {facts.kv_limit} KV tokens"
-    if facts.prefill_limit is not None:
-        taken += f", {facts.prefill_tokens} of {facts.prefill_limit} prefill tokens"
-    places = f"{facts.queue_depth} of {facts.max_queue_depth} places in the queue"
+def _taken(load: Load) -> str:
+    of_engines = f" of {load.upstreams} engines" if load.upstreams > 1 else ""
+    taken = f"{load.in_flight} of {load.limit} seats{of_engines}"
+    if load.kv_limit is not None:
+        taken += f", {load.kv_tokens} of {load.kv_limit} KV tokens"
+    if load.prefill_limit is not None:
+        taken += f", {load.prefill_tokens} of {load.prefill_limit} prefill tokens"
+    places = f"{load.queue_depth} of {load.max_queue_depth} places in the queue"
     return f"{taken} are taken and {places}"
 
 

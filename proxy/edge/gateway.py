@@ -7,7 +7,7 @@ would cost a third of the throughput. What is neither forwarded nor refused fall
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.admission.outcome import Reason
@@ -257,7 +257,7 @@ class Gateway:
         self, request: AdmissionRequest, visit: Visit, watch: ClientWatch, body: bytes | Blocks
     ) -> None:
         """To another engine, in the queue's order; each that fails is taken out by then."""
-        request = replace(request, readmitted=True)
+        request = request._replace(readmitted=True)
         for left in reversed(range(max(len(self.engines) - 1, 1))):
             async with self.controller.admit(request) as permit:
                 if await self._use(permit, visit, watch, body, may_move=left > 0):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.admission.outcome import Reason, RefusalFacts
+from proxy.admission.outcome import Load, Reason, RefusalFacts
 from proxy.admission.retry_after import RetryAfter
 from proxy.config import setting_default, variable_name
 from proxy.edge import error_table
@@ -96,7 +96,7 @@ def test_every_type_occurs() -> None:
 def own_answers() -> list[OwnAnswer]:
     """One of each kind that the gateway makes, with either overload status."""
     later = RetryAfter(seconds=2, milliseconds=1500)
-    facts = [RefusalFacts(reason, 1, 2, 2, 4, 4, 0.0, 1.0) for reason in Reason]
+    facts = [RefusalFacts(reason, 1, Load(2, 2, 4, 4), 0.0, 1.0) for reason in Reason]
     refusals = [
         answer
         for status in (503, 429)

@@ -228,12 +228,24 @@ class PriorityDiscipline(Generic[W]):
     def yields_to(self, request: AdmissionRequest) -> W | None:
         if not self._waiting or self.over_cap(request):
             return None
+        if self._only_its_own_wait(request):
+            return None
         head = self.head()
         for band in reversed(self._below[request.priority]):
             newest = band.waiters.newest()
             if newest is not None and newest is not head:
                 return newest
         return self._of_its_own_priority(request)
+
+    def _only_its_own_wait(self, request: AdmissionRequest) -> bool:
+        """Nobody below it, and no other tenant beside it: how it is where there are neither tenants
+        nor priorities, and then a flood of refusals is spared the search."""
+        for band in self._below[request.priority]:
+            if band.fairness.queueing:
+                return False
+        line = self._known_line(request)
+        own = 1 if line is not None and line.queued_seats else 0
+        return self._bands[request.priority].fairness.queueing == own
 
     def _of_its_own_priority(self, request: AdmissionRequest) -> W | None:
         fairness = self._bands[request.priority].fairness

@@ -95,13 +95,14 @@ class Contender(Generic[Q]):
 class MaxMin(Generic[Q]):
     """Ranks contenders. Every call is O(log contenders), sweeping the heaps included on average.
 
-    `competing` of them may be next; they weigh `competing_weight` and queue for `competing_seats`.
-    `chosen` is the one whose turn it is, as soon as somebody has asked.
+    `queueing` of them have anybody waiting. `competing` of them may be next; they weigh
+    `competing_weight` and queue for `competing_seats`. `chosen` is the one whose turn it is, as
+    soon as somebody has asked.
     """
 
     __slots__ = (
-        *("chosen", "competing", "competing_seats", "competing_weight"),
-        *("_entries", "_floor", "_grown", "_longest", "_queueing", "_turns", "_unranked"),
+        *("chosen", "competing", "competing_seats", "competing_weight", "queueing"),
+        *("_entries", "_floor", "_grown", "_longest", "_turns", "_unranked"),
     )
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class MaxMin(Generic[Q]):
         self._entries = 0
         self._floor = 0.0
         self._grown: list[Contender[Q]] = []
-        self._queueing = 0
+        self.queueing = 0
         self._turns: list[tuple[float, int, Contender[Q]]] = []
         self._unranked: Contender[Q] | None = None
         self._longest: list[tuple[float, int, Contender[Q]]] = []
@@ -210,14 +211,14 @@ class MaxMin(Generic[Q]):
     def joined(self, contender: Contender[Q], seats: int) -> None:
         """It queues for so many seats more."""
         if not contender.queued_seats:
-            self._queueing += 1
+            self.queueing += 1
         if contender.turn:
             self.competing_seats += seats
         contender.queued_seats += seats
         if not contender.grown:
             contender.grown = True
             self._grown.append(contender)
-            if len(self._grown) > 2 * self._queueing + _LITTER:
+            if len(self._grown) > 2 * self.queueing + _LITTER:
                 self._enter_grown()  # most of them have left again
 
     def left(self, contender: Contender[Q], seats: int) -> None:
@@ -227,7 +228,7 @@ class MaxMin(Generic[Q]):
         contender.queued_seats -= seats
         if not contender.queued_seats:
             contender.room = 0
-            self._queueing -= 1
+            self.queueing -= 1
 
     def longest(self, but_for: Contender[Q] | None = None) -> Contender[Q] | None:
         """The one with the most queued seats per weight, `but_for` one that is passed over."""
@@ -259,6 +260,6 @@ class MaxMin(Generic[Q]):
                 per_weight = contender.queued_seats / contender.tenant.weight
                 heappush(self._longest, (-per_weight, entry, contender))
         self._grown.clear()
-        if len(self._longest) > 2 * self._queueing + _LITTER:
+        if len(self._longest) > 2 * self.queueing + _LITTER:
             self._longest = [one for one in self._longest if one[1] == one[2].room]
             heapify(self._longest)

@@ -71,6 +71,17 @@ def test_a_waiter_gets_the_permit_that_comes_free() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("seats", [0, -1])
+def test_a_request_takes_at_least_one_seat(seats: int) -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        with pytest.raises(ValueError, match=f"not {seats}"):
+            desk.controller.admit(AdmissionRequest(seats=seats, deadline=1.0))
+        await desk.close()
+
+    run(scenario())
+
+
 def test_a_full_queue_raises_rejected() -> None:
     async def scenario() -> None:
         desk = Desk(max_queue_depth=0)

@@ -545,8 +545,8 @@ class TestFacts:
             facts = use.ask("d", seats=2).facts
             assert facts.reason is Reason.QUEUE_FULL
             assert facts.seats == 2
-            assert (facts.in_flight, facts.limit) == (4, 4)
-            assert (facts.queue_depth, facts.max_queue_depth) == (2, 2)
+            assert (facts.load.in_flight, facts.load.limit) == (4, 4)
+            assert (facts.load.queue_depth, facts.load.max_queue_depth) == (2, 2)
             assert facts.time_in_queue_s == 0.0
             assert math.isinf(facts.expected_wait_s)
 
@@ -830,8 +830,8 @@ class TestTokens:
             use.ask("a", prompt_tokens=7, kv_tokens=900)
             facts = use.ask("b", kv_tokens=200).facts
             assert facts.reason is Reason.QUEUE_FULL
-            assert (facts.kv_tokens, facts.kv_limit) == (900, 1000)
-            assert (facts.prefill_tokens, facts.prefill_limit) == (7, None)
+            assert (facts.load.kv_tokens, facts.load.kv_limit) == (900, 1000)
+            assert (facts.load.prefill_tokens, facts.load.prefill_limit) == (7, None)
 
         run(scenario())
 

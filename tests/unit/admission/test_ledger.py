@@ -7,7 +7,7 @@ import pytest
 from proxy.admission.account import Account, Claim, Emptying
 from proxy.admission.ledger import Ledger
 from proxy.admission.limits.slow_start import SlowStart
-from proxy.admission.outcome import Reason
+from proxy.admission.outcome import Load, Reason
 from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.token_budget import TokenBudgets
 from tests.support.admission import FirstOfTies, MovableLimit
@@ -267,8 +267,7 @@ def test_tokens_are_taken_with_the_seats_and_given_back_with_them() -> None:
     assert claim == Claim("a", 1, 0, 150)
     assert ledger.take(1, prompt_tokens=50, kv_tokens=1) is not None
     ledger.give_back(claim)
-    assert ledger.usable_tokens("kv") == (1, 200)
-    assert ledger.usable_tokens("prefill") == (50, 100)
+    assert ledger.load(3, 5) == Load(1, 9, 3, 5, 50, 100, 1, 200)
 
 
 def test_tokens_go_where_they_fit_though_another_has_more_seats_free() -> None:
@@ -281,7 +280,17 @@ def test_tokens_go_where_they_fit_though_another_has_more_seats_free() -> None:
 
 def test_one_upstream_without_a_limit_leaves_the_sum_without_one() -> None:
     ledger = Ledger({"a": MovableLimit(1), "b": MovableLimit(1)}, {"a": TokenBudgets(kv_limit=9)})
-    assert ledger.usable_tokens("kv") == (0, None)
+    assert ledger.load(0, 0).kv_limit is None
+
+
+def test_the_load_is_summed_over_those_that_are_usable() -> None:
+    budgets = {name: TokenBudgets(kv_limit=limit) for name, limit in (("a", 9), ("b", 90))}
+    ledger = Ledger({"a": MovableLimit(1), "b": MovableLimit(2)}, budgets)
+    assert ledger.load(3, 5) == Load(0, 3, 3, 5, kv_limit=99, upstreams=2)
+    ledger.suspend("b", DOWN)
+    assert ledger.load(3, 5) == Load(0, 1, 3, 5, kv_limit=9, upstreams=1)
+    ledger.suspend("a", DOWN)
+    assert ledger.load(3, 5) == Load(0, 0, 3, 5, upstreams=0), "no limit of tokens without engines"
 
 
 def test_a_wide_request_counts_for_what_it_is_while_the_limit_is_low_for_a_time() -> None:

@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Refused, Rejected
+from proxy.admission.outcome import Evicted, Load, Reason, RefusalFacts, Refused, Rejected
 
 FACTS = RefusalFacts(
     reason=Reason.QUEUE_FULL,
     seats=1,
-    in_flight=2,
-    limit=2,
-    queue_depth=4,
-    max_queue_depth=4,
+    load=Load(in_flight=2, limit=2, queue_depth=4, max_queue_depth=4),
     time_in_queue_s=0.0,
     expected_wait_s=3.5,
 )

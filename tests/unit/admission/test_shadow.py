@@ -139,7 +139,7 @@ def test_draining_refuses_for_real() -> None:
         refused = await desk.arrive("c")
         assert refused.reason is Reason.DRAINING
         assert refused.refusal is not None
-        assert refused.refusal.facts.in_flight == 2
+        assert refused.refusal.facts.load.in_flight == 2
         early = desk.controller.reject_early()
         assert early is not None
         assert early.reason is Reason.DRAINING

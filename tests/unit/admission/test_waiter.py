@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.admission.account import Claim
-from proxy.admission.outcome import Evicted, Reason, RefusalFacts
+from proxy.admission.outcome import Evicted, Load, Reason, RefusalFacts
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
 from proxy.admission.waiter import Waiter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 REQUEST = AdmissionRequest(seats=1, deadline=5.0)
-EVICTION = Evicted(RefusalFacts(Reason.QUEUE_TIMEOUT, 1, 1, 1, 0, 1, 5.0, 1.0))
+EVICTION = Evicted(RefusalFacts(Reason.QUEUE_TIMEOUT, 1, Load(1, 1, 0, 1), 5.0, 1.0))
 
 
 def new_waiter(left: Callable[[Waiter], None]) -> Waiter:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.admission.outcome import Reason, RefusalFacts
+from proxy.admission.outcome import Load, Reason, RefusalFacts
 from proxy.admission.retry_after import RetryAfter
 from proxy.edge import error_table
 from proxy.upstream import errors as upstream_errors
@@ -24,10 +24,7 @@ AGAIN = RetryAfter(7, 6500)
 FACTS = RefusalFacts(
     reason=Reason.QUEUE_FULL,
     seats=1,
-    in_flight=57,
-    limit=58,
-    queue_depth=31,
-    max_queue_depth=32,
+    load=Load(in_flight=57, limit=58, queue_depth=31, max_queue_depth=32),
     time_in_queue_s=4.256,
     expected_wait_s=3.0,
 )
@@ -111,7 +108,7 @@ def test_a_deadline_that_cannot_be_met_is_told_with_both_times() -> None:
 
 
 def test_of_several_engines_the_sums_are_said_to_be_sums() -> None:
-    facts = FACTS._replace(upstreams=3)
+    facts = FACTS._replace(load=FACTS.load._replace(upstreams=3))
     for reason in (Reason.QUEUE_FULL, Reason.QUEUE_TIMEOUT, Reason.TENANT_LIMIT):
         message = error_table.refused(facts._replace(reason=reason), 503, AGAIN, str).message
         assert "57 of 58 seats of 3 engines are taken" in message
@@ -121,7 +118,8 @@ def test_of_several_engines_the_sums_are_said_to_be_sums() -> None:
 
 def test_token_limits_are_told_where_there_are_any() -> None:
     assert "tokens" not in refused(Reason.QUEUE_FULL).message
-    facts = FACTS._replace(kv_tokens=900, kv_limit=1000, prefill_tokens=7, prefill_limit=50)
+    tokens = {"kv_tokens": 900, "kv_limit": 1000, "prefill_tokens": 7, "prefill_limit": 50}
+    facts = FACTS._replace(load=FACTS.load._replace(**tokens))
     message = error_table.refused(facts, 503, AGAIN, str).message
     assert "900 of 1000 KV tokens" in message
     assert "7 of 50 prefill tokens" in message

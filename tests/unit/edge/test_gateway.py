@@ -960,7 +960,7 @@ def test_a_retry_that_moves_redeems_one_ticket(monkeypatch: pytest.MonkeyPatch) 
     run(scenario())
     first, second = requests
     assert (first.attempt, second.readmitted) == (1, True)
-    assert replace(first, readmitted=True) == second
+    assert first._replace(readmitted=True) == second
 
 
 @pytest.mark.parametrize(("left", "status"), [("http://two.test", 200), (None, 503)])

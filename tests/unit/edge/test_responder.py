@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
+from proxy.admission.outcome import Evicted, Load, Reason, RefusalFacts, Rejected
 from proxy.admission.retry_after import RetryAfter
 from proxy.edge import error_table
 from proxy.edge.answers import Refusal
@@ -27,7 +27,7 @@ from tests.support.client_messages import ClientLine
 from tests.support.scripted_app import error_of, event_error
 from tests.support.virtual_time import now, run
 
-FACTS = RefusalFacts(Reason.QUEUE_FULL, 1, 2, 2, 4, 4, 0.5, 3.0)
+FACTS = RefusalFacts(Reason.QUEUE_FULL, 1, Load(2, 2, 4, 4), 0.5, 3.0)
 SSE = (b"content-type", b"text/event-stream")
 GATED = Route("completions", Access.GATED)
 OPEN = Route("models", Access.OPEN)

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy import __version__
 from proxy.admission.account import Claim
-from proxy.admission.outcome import Evicted, Reason, RefusalFacts, Rejected
+from proxy.admission.outcome import Evicted, Load, Reason, RefusalFacts, Rejected
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
 from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
@@ -69,10 +69,7 @@ def facts(reason: Reason, time_in_queue_s: float = 0.0) -> RefusalFacts:
     return RefusalFacts(
         reason=reason,
         seats=1,
-        in_flight=8,
-        limit=8,
-        queue_depth=9,
-        max_queue_depth=9,
+        load=Load(in_flight=8, limit=8, queue_depth=9, max_queue_depth=9),
         time_in_queue_s=time_in_queue_s,
         expected_wait_s=1.0,
     )
