@@ -5,7 +5,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bin=${1:?the folder that has kubernetes-validate}
+say() { printf 'check-deploy: %s\n' "$*" >&2; }
+
+bin=$(realpath "${1:?the folder that has kubernetes-validate}")
 tools=$(scripts/setup_deploy_tools.sh)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -14,14 +16,30 @@ trap 'rm -rf "$scratch"' EXIT
 "$tools/promtool" test rules deploy/prometheus/rules.test.yml
 "$tools/promtool" check config --syntax-only deploy/prometheus/prometheus.yml
 
-# Debian's kubectl of 2021 takes folders only as `bases`, the older name of the same thing.
+# All components at once, on top of the overlay that has room for each of them.
 cp -r deploy/kubernetes "$scratch"
+cd "$scratch/kubernetes/overlays"
+mkdir with-components
+{
+    printf '%s\n' 'resources: [../several]' 'components:'
+    printf '  - ../%s\n' ../components/*
+} >with-components/kustomization.yaml
+
+# Debian's kubectl of 2021 knows no components, takes folders only as `bases`, and patches under a
+# name of then.
 if "$tools/kubectl" version --client 2>/dev/null | grep -q 'Minor:"20"'; then
-    sed -i 's|^  - ../../gateway$||; s|^resources:$|bases: [../../gateway]\nresources:|' \
-        "$scratch/kubernetes/overlays/standalone/kustomization.yaml"
+    say "kubectl is too old for components: those are not checked"
+    rm -r with-components
+    sed -i -E 's|^patches:$|patchesStrategicMerge:|; s|^  - path: |  - |' ./*/kustomization.yaml
+    for file in ./*/kustomization.yaml; do
+        folders=$(grep -E '^  - \.\./' "$file" || true)
+        [[ $folders ]] || continue
+        sed -i -E '/^  - \.\.\//d' "$file"
+        printf 'bases:\n%s\n' "$folders" >>"$file"
+    done
 fi
-for overlay in "$scratch"/kubernetes/overlays/*/; do
-    printf '%s\n' "$(basename "$overlay")"
+for overlay in */; do
+    printf '%s\n' "$overlay"
     "$tools/kubectl" kustomize "$overlay" >"$scratch/made.yaml"
     "$bin/kubernetes-validate" --strict "$scratch/made.yaml"
 done

@@ -46,6 +46,14 @@ def queries() -> Iterator[tuple[str, str]]:
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", ()):
             yield panel["title"], target["expr"]
+    yield "the engines' autoscaler", autoscaler_query()
+
+
+def autoscaler_query() -> str:
+    path = DEPLOY / "kubernetes" / "components" / "engine-autoscaling" / "scaledobject.yaml"
+    query = yaml.safe_load(path.read_text())["spec"]["triggers"][0]["metadata"]["query"]
+    assert isinstance(query, str)
+    return query
 
 
 @pytest.mark.parametrize(("where", "query"), list(queries()))
@@ -123,9 +131,19 @@ def test_whoever_stops_a_gateway_waits_longer_than_its_drain() -> None:
 
 KUBERNETES = DEPLOY / "kubernetes"
 OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))
+
+
+def resources(path: Path) -> list[str]:
+    """Of a kustomization: what it makes, not what it changes."""
+    found = yaml.safe_load((path / "kustomization.yaml").read_text())["resources"]
+    assert isinstance(found, list)
+    return found
+
+
 PODS = [
     (path, document)
     for path in sorted(KUBERNETES.rglob("deployment.yaml"))
+    if path.name in resources(path.parent)
     for document in yaml.safe_load_all(path.read_text())
     if document["kind"] == "Deployment"
 ]
@@ -195,3 +213,63 @@ def test_nobody_restarts_a_gateway_whose_engine_is_down() -> None:
     for _, deployment in PODS:
         assert gateway_of(deployment)["livenessProbe"]["httpGet"]["path"] == "/healthz"
         assert gateway_of(deployment)["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def document(name: str) -> dict[str, Any]:
+    found = next(iter(yaml.safe_load_all((KUBERNETES / name).read_text())))
+    assert isinstance(found, dict)
+    return found
+
+
+def environment(deployment: dict[str, Any]) -> set[str]:
+    pod = deployment["spec"]["template"]["spec"]
+    return {one["name"] for container in pod["containers"] for one in container.get("env", ())}
+
+
+def test_more_than_one_gateway_runs_only_where_they_share_their_limit() -> None:
+    alone = document("gateway/deployment.yaml")
+    assert alone["spec"]["replicas"] == 1
+    assert alone["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 0
+    several = document("overlays/several/deployment.yaml")
+    assert several["spec"]["replicas"] > 1
+    assert several["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    assert environment(several) >= {"SLUICE_REDIS_URL", "SLUICE_CLUSTER"}
+
+
+def test_the_password_of_the_store_is_in_a_secret_and_in_no_file() -> None:
+    for name in ("deployment.yaml", "redis.yaml"):
+        pod = document(f"overlays/several/{name}")["spec"]["template"]["spec"]
+        variable = next(one for one in pod["containers"][0]["env"] if one["name"].startswith("RE"))
+        assert variable["valueFrom"]["secretKeyRef"]["name"] == "sluice-redis"
+
+
+def test_the_store_and_the_engine_are_reached_from_gateways_only() -> None:
+    for overlay, app in (("several", "sluice-redis"), ("standalone", "vllm")):
+        policy = document(f"overlays/{overlay}/networkpolicy.yaml")["spec"]
+        assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": app}
+        callers = [peer for rule in policy["ingress"] for peer in rule["from"]]
+        assert callers == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "sluice"}}}]
+
+
+def test_engines_are_scaled_by_demand_and_gateways_by_their_cpu() -> None:
+    engines = document("components/engine-autoscaling/scaledobject.yaml")["spec"]
+    assert engines["scaleTargetRef"]["name"] == "vllm"
+    assert engines["minReplicaCount"] > 0
+    gateways = document("components/gateway-autoscaling/horizontalpodautoscaler.yaml")["spec"]
+    assert gateways["scaleTargetRef"]["name"] == "sluice"
+    assert [metric["resource"]["name"] for metric in gateways["metrics"]] == ["cpu"]
+
+
+def test_what_the_autoscaler_asks_is_what_promtool_has_tried() -> None:
+    tests = yaml.safe_load((DEPLOY / "prometheus" / "rules.test.yml").read_text())["tests"]
+    tried = [one["expr"] for test in tests for one in test.get("promql_expr_test", ())]
+    assert autoscaler_query() in tried
+
+
+def test_an_engine_that_is_scaled_away_finishes_what_runs() -> None:
+    patch = document("components/engine-autoscaling/deployment.yaml")["spec"]["template"]["spec"]
+    sleeps = seconds_of_sleep(patch["containers"][0])
+    assert Settings.model_fields["dns_interval"].default < sleeps
+    assert sleeps < patch["terminationGracePeriodSeconds"]
+    service = document("components/engine-autoscaling/service.yaml")
+    assert service["spec"]["clusterIP"] == "None"  # its name is the addresses of all engines
