@@ -12,7 +12,7 @@ import yaml
 
 from proxy.config import Settings
 from proxy.env_values.names import PREFIX
-from proxy.telemetry import metrics
+from proxy.telemetry import declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,9 @@ OF_A_HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
 
 
 def exported() -> set[str]:
-    declared = (value for value in vars(metrics).values() if isinstance(value, metrics.Declaration))
-    return {one.name for one in declared}
+    kinds = (declarations.Declaration, declarations.Gauge)
+    declared = vars(declarations).values()
+    return {one.name for one in declared if isinstance(one, kinds)}
 
 
 def rules(kind: str) -> list[dict[str, Any]]:
