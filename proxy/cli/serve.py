@@ -137,8 +137,7 @@ async def _serve(
 ) -> None:
     application = build(settings, _record_sinks(settings, log, trace))
     server = Server(
-        public=application.public,
-        admin=application.admin,
+        apps=(application.public, application.admin),
         drain=application.drain,
         begin_drain=application.begin_drain,
         drain_timeout_s=settings.drain_timeout,
@@ -151,7 +150,7 @@ async def _serve(
     try:
         await application.start()
         engines = list(application.fleet.engines)
-        await server.run(*sockets, on_ready=lambda: _ready(settings, engines, *sockets))
+        await server.run(sockets, on_ready=lambda: _ready(settings, engines, *sockets))
     finally:
         await application.stop()
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from proxy.edge import server as server_module
 from proxy.edge.client_watch import ClientWatch, Interrupted, LateListeners
 from proxy.edge.connection import ConnectionLimits
 from proxy.edge.drain import Drain
 from proxy.edge.server import Address, BindError, Server, bind
+from proxy.edge.stop_signal import exit_at_once
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Receive, Scope, Send
 
 LOOPBACK = Address("127.0.0.1", 0, "SLUICE_HOST, SLUICE_PORT")
@@ -66,21 +68,25 @@ class Public:
 class Running:
     """A server in a task of its own, its signal handlers taken away at the end."""
 
-    def __init__(self, drain_timeout_s: float = 30, request_s: float = 30) -> None:
+    def __init__(
+        self,
+        drain_timeout_s: float = 30,
+        at_second_signal: Callable[[int], None] = exit_at_once,
+    ) -> None:
         self.drain = Drain()
         self.public = Public(self.drain)
         self._sockets = bind(LOOPBACK), bind(LOOPBACK)
         self.port, self.admin_port = (one.getsockname()[1] for one in self._sockets)
         self._ready = asyncio.Event()
         server = Server(
-            public=self.public,
-            admin=admin,
+            apps=(self.public, admin),
             drain=self.drain,
             begin_drain=self.drain.begin,
             drain_timeout_s=drain_timeout_s,
-            connection_limits=ConnectionLimits(request_s=request_s, write_s=60, idle_s=75),
+            connection_limits=ConnectionLimits(request_s=30, write_s=60, idle_s=75),
+            at_second_signal=at_second_signal,
         )
-        self.task = asyncio.create_task(server.run(*self._sockets, on_ready=self._ready.set))
+        self.task = asyncio.create_task(server.run(self._sockets, on_ready=self._ready.set))
 
     async def __aenter__(self) -> Self:
         await self._ready.wait()
@@ -156,19 +162,6 @@ def test_nothing_tells_which_server_this_is() -> None:
     asyncio.run(scenario())
 
 
-def test_slow_clients_are_swept_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_SWEEP_EVERY_S", 0.01)
-
-    async def scenario() -> None:
-        async with Running(request_s=0.05) as running:
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-            with contextlib.closing(writer):
-                writer.write(b"GET / HT")
-                assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
-
-    asyncio.run(scenario())
-
-
 # Ending ----------------------------------------------------------------------------------------
 
 
@@ -218,41 +211,23 @@ def test_an_idle_connection_does_not_hold_the_process_up() -> None:
     asyncio.run(scenario())
 
 
-@pytest.fixture
-def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Collects the signal of an exit on the spot, instead of exiting."""
+def test_whoever_runs_it_may_say_what_a_second_signal_does() -> None:
+    """A worker goes on draining: its parent ends it when it must."""
     numbers: list[int] = []
-    monkeypatch.setattr(server_module, "_exit_at_once", numbers.append)
-    monkeypatch.setattr(server_module.logging, "shutdown", lambda: None)
-    return numbers
 
-
-def test_a_second_signal_ends_the_process_on_the_spot(exits: list[int]) -> None:
     async def scenario() -> None:
-        async with Running() as running:
+        async with Running(at_second_signal=numbers.append) as running:
             waiting = asyncio.create_task(running.ask(b"wait"))
             await running.public.waiting.wait()
             os.kill(os.getpid(), signal.SIGTERM)
             while not running.drain.begun:
                 await asyncio.sleep(0)
-            assert exits == []
-            with contextlib.suppress(asyncio.InvalidStateError):
-                os.kill(os.getpid(), signal.SIGINT)
-            while not exits:
+            assert numbers == []
+            os.kill(os.getpid(), signal.SIGINT)
+            while not numbers:
                 await asyncio.sleep(0)
-            assert exits == [signal.SIGINT]
+            assert numbers == [signal.SIGINT]
             running.public.may_end.set()
-            await waiting
-
-    asyncio.run(scenario())
-
-
-def test_a_hangup_is_only_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with Running() as running:
-            os.kill(os.getpid(), signal.SIGHUP)
-            while "SIGHUP" not in caplog.text:
-                await asyncio.sleep(0)
-            assert await running.ask() == b"public"
+            assert await waiting == b"waited"
 
     asyncio.run(scenario())

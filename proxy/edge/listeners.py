@@ -1,0 +1,92 @@
+"""Serves applications on bound sockets, all in one event loop, with the limits on slow clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from proxy.edge.connection import ConnectionLimits, SluiceProtocol
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from starlette.types import ASGIApp
+
+_SWEEP_EVERY_S = 1.0
+# For bytes that are still in socket buffers once every request is over.
+_FLUSH_S = 2
+_BACKLOG = 2048
+
+
+class _Listener(uvicorn.Server):
+    """uvicorn without its signal handling: several share a process, and the drain is ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def sweep(self, now: float, limits: ConnectionLimits) -> None:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, SluiceProtocol):
+                connection.enforce_time_limits(now, limits)
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    apps: Sequence[ASGIApp], sockets: Sequence[socket.socket], limits: ConnectionLimits
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Serves each application on its socket from here to the end of the block.
+
+    Gives the tasks that serve. None ends before the block does, unless it fails; what it failed
+    with is raised at the end.
+    """
+    listeners = [_listener(app) for app in apps]
+    serving = [
+        asyncio.create_task(listener.serve(sockets=[bound]))
+        for listener, bound in zip(listeners, sockets, strict=True)
+    ]
+    sweeping = asyncio.create_task(_sweep(listeners, limits))
+    try:
+        await _accepting(listeners, serving)
+        yield serving
+    finally:
+        sweeping.cancel()
+        for listener in listeners:
+            listener.should_exit = True
+        await asyncio.gather(*serving)
+
+
+def _listener(app: ASGIApp) -> _Listener:
+    config = uvicorn.Config(
+        app,
+        http=SluiceProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_FLUSH_S,
+        backlog=_BACKLOG,
+    )
+    return _Listener(config)
+
+
+async def _accepting(listeners: list[_Listener], serving: list[asyncio.Task[None]]) -> None:
+    while not all(listener.started for listener in listeners):
+        if any(task.done() for task in serving):
+            return
+        await asyncio.sleep(0.005)
+
+
+async def _sweep(listeners: list[_Listener], limits: ConnectionLimits) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(_SWEEP_EVERY_S)
+        for listener in listeners:
+            listener.sweep(loop.time(), limits)

@@ -1,0 +1,80 @@
+"""Applications on real sockets in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.edge import listeners as module
+from proxy.edge.connection import ConnectionLimits
+from proxy.edge.listeners import listening
+from proxy.edge.server import Address, bind
+
+if TYPE_CHECKING:
+    import socket
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+LIMITS = ConnectionLimits(request_s=30, write_s=60, idle_s=75)
+GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+def says(word: bytes) -> ASGIApp:
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % len(word))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": word, "more_body": False})
+
+    return app
+
+
+def bound() -> socket.socket:
+    return bind(Address("127.0.0.1", 0, ""))
+
+
+async def told(one: socket.socket, request: bytes = GET) -> bytes:
+    reader, writer = await asyncio.open_connection(*one.getsockname())
+    with contextlib.closing(writer):
+        writer.write(request)
+        return await reader.read()
+
+
+def test_each_application_is_served_on_its_socket_until_the_block_ends() -> None:
+    async def scenario() -> None:
+        sockets = bound(), bound()
+        where = sockets[0].getsockname()
+        async with listening((says(b"one"), says(b"two")), sockets, LIMITS) as serving:
+            assert (await told(sockets[0])).endswith(b"one")
+            assert (await told(sockets[1])).endswith(b"two")
+            assert not any(task.done() for task in serving)
+        assert all(task.done() for task in serving)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*where)
+
+    asyncio.run(scenario())
+
+
+def test_slow_clients_are_swept_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SWEEP_EVERY_S", 0.01)
+    limits = ConnectionLimits(request_s=0.05, write_s=60, idle_s=75)
+
+    async def scenario() -> None:
+        one = bound()
+        async with listening((says(b"x"),), (one,), limits):
+            assert (await told(one, b"GET / HT")).startswith(b"HTTP/1.1 408 ")
+
+    asyncio.run(scenario())
+
+
+def test_a_listener_that_fails_says_so_at_the_end() -> None:
+    async def scenario() -> None:
+        closed = bound()
+        closed.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            async with listening((says(b"x"),), (closed,), LIMITS) as serving:
+                assert serving[0].done()
+
+    asyncio.run(scenario())
