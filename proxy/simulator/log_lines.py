@@ -23,7 +23,8 @@ _ENGINE_CORE = "EngineCore"
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`process` is vLLM's name for the process that logs, `place` its source file and line."""
+    """`process` is vLLM's name for the process that logs, `place` its source file and line; both
+    are empty for what vLLM's web server says of itself."""
 
     process: str
     level: str
@@ -31,6 +32,8 @@ class LogLine:
     text: str
 
     def format(self, pid: int, wall_s: float) -> str:
+        if not self.place:
+            return f"{self.level + ':':<9} {self.text}"
         stamp = time.strftime("%m-%d %H:%M:%S", time.localtime(wall_s))
         return f"({self.process} pid={pid}) {self.level} {stamp} [{self.place}] {self.text}"
 
@@ -50,6 +53,12 @@ def start_up_lines(options: SimulatorOptions, url: str) -> list[LogLine]:
         _info(_API_SERVER, "model.py:2152", f"Using max model len {engine.max_model_len}"),
         _info(
             _ENGINE_CORE,
+            "core.py:133",
+            f"Initializing a V1 LLM engine (v{VLLM_VERSION}) with config: "
+            f"model='{options.served_model_name}', max_seq_len={engine.max_model_len}",
+        ),
+        _info(
+            _ENGINE_CORE,
             "gpu_model_runner.py:5150",
             f"Model loading took {_gib(memory.weight_bytes)} GiB memory and 0.000000 seconds",
         ),
@@ -65,6 +74,24 @@ def start_up_lines(options: SimulatorOptions, url: str) -> list[LogLine]:
             f"{engine.max_model_len:,} tokens per request: {concurrency:.2f}x",
         ),
         _info(_API_SERVER, "entry.py:140", f"Starting vLLM server on {url}"),
+    ]
+
+
+def serving_lines(pid: int) -> list[LogLine]:
+    """Connections are accepted from here on."""
+    return [
+        _web_server(f"Started server process [{pid}]"),
+        _web_server("Waiting for application startup."),
+        _web_server("Application startup complete."),
+    ]
+
+
+def farewell_lines() -> list[LogLine]:
+    """The server ends because it was told to, or because its engine did."""
+    return [
+        _web_server("Shutting down"),
+        _web_server("Waiting for application shutdown."),
+        _web_server("Application shutdown complete."),
     ]
 
 
@@ -112,6 +139,10 @@ def _cuda_out_of_memory(options: SimulatorOptions, prefill_tokens: int) -> str:
 
 def _info(process: str, place: str, text: str) -> LogLine:
     return LogLine(process, "INFO", place, text)
+
+
+def _web_server(text: str) -> LogLine:
+    return LogLine("", "INFO", "", text)
 
 
 def _error(process: str, place: str, text: str) -> LogLine:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from proxy.simulator.log_lines import start_up_lines
+from proxy.simulator.log_lines import farewell_lines, serving_lines, start_up_lines
 from proxy.simulator.server import create_app
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def serve_simulator(
             log(line)
         app = create_app(options, log)
         engine = app.state.engine
-        server = _Server(_config(app), engine, lambda: ready(url))
+        server = _Server(_config(app), engine, lambda: ready(url), log)
         engine.on_exit = server.stop_soon
         await server.serve(sockets=[listener])
 
@@ -101,11 +101,16 @@ class _Server(uvicorn.Server):
     """Says when it accepts connections, and ends what the engine still works on when it stops."""
 
     def __init__(
-        self, config: uvicorn.Config, engine: SimulatedEngine, ready: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        engine: SimulatedEngine,
+        ready: Callable[[], None],
+        log: Callable[[LogLine], None],
     ) -> None:
         super().__init__(config)
         self._engine = engine
         self._ready = ready
+        self._log = log
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -125,11 +130,17 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self._say(serving_lines(os.getpid()))
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._engine.stop()
         await super().shutdown(sockets)
+        self._say(farewell_lines())
+
+    def _say(self, lines: list[LogLine]) -> None:
+        for line in lines:
+            self._log(line)
 
     def stop_soon(self) -> None:
         self.should_exit = True

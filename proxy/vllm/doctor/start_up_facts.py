@@ -126,6 +126,7 @@ NEEDLES = (
     "CPU blocks",
     "concurrency for",
     "startup complete",
+    "Starting vLLM",
     "vllm serve",
     "max_num_batched_tokens=",
 )

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import re
 
-from proxy.simulator.log_lines import LogLine, death_lines, out_of_memory_lines, start_up_lines
+from proxy.simulator.log_lines import (
+    LogLine,
+    death_lines,
+    farewell_lines,
+    out_of_memory_lines,
+    serving_lines,
+    start_up_lines,
+)
 from proxy.simulator.options import SimulatorOptions
 
 
@@ -16,6 +23,18 @@ def test_a_line_looks_as_vllms_do() -> None:
         r"\(APIServer pid=7\) INFO \d\d-\d\d \d\d:\d\d:\d\d \[entry.py:140\] Starting",
         line.format(pid=7, wall_s=0.0),
     )
+
+
+def test_the_web_servers_lines_look_as_uvicorns_do() -> None:
+    told = [line.format(pid=7, wall_s=0.0) for line in (*serving_lines(7), *farewell_lines())]
+    assert told == [
+        "INFO:     Started server process [7]",
+        "INFO:     Waiting for application startup.",
+        "INFO:     Application startup complete.",
+        "INFO:     Shutting down",
+        "INFO:     Waiting for application shutdown.",
+        "INFO:     Application shutdown complete.",
+    ]
 
 
 def test_start_up_tells_the_arguments_and_the_size_of_the_cache() -> None:

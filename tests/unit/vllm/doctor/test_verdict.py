@@ -14,6 +14,7 @@ from proxy.vllm.doctor.evidence import (
 )
 from tests.support.doctor_logs import (
     SERVING,
+    SIZED,
     STARTED,
     diagnosis_of,
     findings_of,
@@ -61,6 +62,13 @@ def test_a_full_cache_with_preemptions_is_no_oom() -> None:
 
 def test_a_good_day_is_no_oom() -> None:
     answer = diagnosis_of(*SERVING, stats(9, 0, 20.0))
+    assert (answer.oom, answer.phase) == (False, Phase.NOT_OOM)
+
+
+def test_an_engine_that_starts_its_web_server_is_past_what_takes_memory() -> None:
+    answer = diagnosis_of(
+        *SIZED, "(APIServer pid=7) INFO 05-20 12:00:41 [entry.py:140] Starting vLLM server on http"
+    )
     assert (answer.oom, answer.phase) == (False, Phase.NOT_OOM)
 
 
