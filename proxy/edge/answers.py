@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.edge.entrance import WholeAnswer
-from proxy.edge.response_cycle import BODY_FOLLOWS
+from proxy.edge.entrance import WrittenAnswer
+from proxy.edge.response_cycle import BODY_FOLLOWS, write_head
 from proxy.openai_api.errors import error_body
 
 if TYPE_CHECKING:
@@ -35,6 +35,18 @@ class OwnAnswer(NamedTuple):
     message: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
     close: bool = False
+
+
+class WholeAnswer(NamedTuple):
+    """Head and body. Among the headers is an exact Content-Length."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes
+
+    def written(self) -> WrittenAnswer:
+        """For a connection that is kept."""
+        return WrittenAnswer(write_head(self.status, self.headers), self.body)
 
 
 def server_timing(time_in_queue_s: float) -> tuple[bytes, bytes]:

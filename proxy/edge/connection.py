@@ -29,7 +29,7 @@ from proxy.edge.client_connection import (
     ClientConnection,
     ConnectionRefusal,
 )
-from proxy.edge.entrance import WholeAnswer, enter_of
+from proxy.edge.entrance import WrittenAnswer, enter_of
 from proxy.edge.light_event import LightEvent
 from proxy.edge.response_cycle import ResponseCycle
 from proxy.edge.unreadable import UnreadableHeadError, answer_to_unreadable
@@ -241,7 +241,7 @@ class SluiceProtocol(HttpToolsProtocol):
         self._has_begun = True
         if self._enter is not None and self._may_be_answered_at_once(running):
             entered = self._enter(running.scope, running.receive, running.send)
-            if isinstance(entered, WholeAnswer):
+            if isinstance(entered, WrittenAnswer):
                 running.answer_at_once(entered)
                 return
             app = entered

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     # As Entrance.enter; starlette and uvicorn each have types of their own for ASGI.
-    Enter = Callable[[Any, Any, Any], "WholeAnswer | Any"]
+    Enter = Callable[[Any, Any, Any], "WrittenAnswer | Any"]
 
 
-class WholeAnswer(NamedTuple):
-    """Head and body. Among the headers is an exact Content-Length and no `connection: close`."""
+class WrittenAnswer(NamedTuple):
+    """An answer as it goes out. `head` is the status line and the fields, each with its line end,
+    without the empty line; there is an exact Content-Length and no `connection: close`."""
 
-    status: int
-    headers: list[tuple[bytes, bytes]]
+    head: bytes
     body: bytes
 
 
 class Entrance(Protocol):
     """What an application has that can be asked. On any other server it is a plain ASGI app."""
 
-    def enter(self, scope: Scope, receive: Receive, send: Send) -> WholeAnswer | ASGIApp:
+    def enter(self, scope: Scope, receive: Receive, send: Send) -> WrittenAnswer | ASGIApp:
         """The answer, or else what is to be run as an ASGI application for this very request."""
 
 

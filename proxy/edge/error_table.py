@@ -26,10 +26,13 @@ _DRAIN_ENDED = (
 _ALWAYS_503 = frozenset({Reason.UPSTREAM_UNAVAILABLE, Reason.UPSTREAM_STALLED, Reason.DRAINING})
 
 
+RETRY_AFTER_MS = b"retry-after-ms"
+
+
 def retry_headers(retry_after: RetryAfter) -> list[tuple[bytes, bytes]]:
     return [
         (b"retry-after", b"%d" % retry_after.seconds),
-        (b"retry-after-ms", b"%d" % retry_after.milliseconds),
+        (RETRY_AFTER_MS, b"%d" % retry_after.milliseconds),
     ]
 
 

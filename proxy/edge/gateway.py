@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from proxy.edge.doorman import Doorman
     from proxy.edge.drain import Drain
     from proxy.edge.engine import Engine
-    from proxy.edge.entrance import WholeAnswer
+    from proxy.edge.entrance import WrittenAnswer
     from proxy.edge.intake import Intake
     from proxy.edge.open_routes import OpenRoutes
     from proxy.edge.records import Records
@@ -86,7 +86,7 @@ class Gateway:
             visit = Visit(scope, receive, send, self.clock)
             await self._handle(visit, self._objection(visit))
 
-    def enter(self, scope: Scope, receive: Receive, send: Send) -> WholeAnswer | ASGIApp:
+    def enter(self, scope: Scope, receive: Receive, send: Send) -> WrittenAnswer | ASGIApp:
         """As a call, but what can be answered at once is (see proxy.edge.entrance)."""
         if scope["raw_path"] in LOCAL_PATHS:
             return self

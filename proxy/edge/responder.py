@@ -13,6 +13,7 @@ from proxy.edge.answers import (
     CLOSE,
     OwnAnswer,
     Refusal,
+    WholeAnswer,
     send_answer,
     send_answer_and_linger,
     send_whole,
@@ -21,8 +22,8 @@ from proxy.edge.answers import (
 )
 from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import Interrupted, Interruption
-from proxy.edge.entrance import WholeAnswer
 from proxy.edge.intake import IntakeFullError
+from proxy.edge.refusal_forms import RefusalForms
 from proxy.edge.routes import Access
 from proxy.openai_api.sse import error_event
 from proxy.telemetry.request_outcome import RequestOutcome
@@ -31,8 +32,10 @@ from proxy.upstream.errors import UpstreamError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.admission.outcome import RefusalFacts
     from proxy.admission.retry_after import RetryAfter
     from proxy.edge.answers import RawHeaders
+    from proxy.edge.entrance import WrittenAnswer
     from proxy.edge.visit import Visit
 
 _log = logging.getLogger("sluice.gateway")
@@ -60,6 +63,7 @@ class Responder:
         shed: Callable[[Reason], None],
     ) -> None:
         self._overload_status = overload_status
+        self._forms = RefusalForms(overload_status)
         self._write_timeout_s = write_timeout_s
         self._retry_after = retry_after
         self._invite_back = invite_back
@@ -86,8 +90,12 @@ class Responder:
     async def respond(self, visit: Visit, error: Exception) -> None:
         """Answers for whatever ended the request's way. Any exception may come here."""
         match error:
-            case Refusal() | Refused():
-                await self._answer(visit, *self._refusal(visit, error))
+            case Refusal():
+                await self._answer(visit, error.answer, RequestOutcome.REJECTED)
+            case Refused():
+                retry_after = self._retry_after(error.facts.expected_wait_s)
+                answer = self._refused(visit, error.facts, retry_after)
+                await self._answer(visit, answer, RequestOutcome.SHED)
             case IntakeFullError():
                 answer = error_table.intake_full(
                     error.most,
@@ -103,33 +111,48 @@ class Responder:
             case _:
                 await self._crashed(visit, error)
 
-    def answer_at_once(self, visit: Visit, error: Exception) -> WholeAnswer | None:
+    def answer_at_once(self, visit: Visit, error: Exception) -> WrittenAnswer | None:
         """For a request whose client keeps its connection, and did not ask before its body.
 
         None if only respond() will do: the connection ends after the answer, or we have failed.
         """
-        if not isinstance(error, Refusal | Refused) or self._draining():
+        if self._draining():
             return None
-        answer, outcome = self._refusal(visit, error)
+        if isinstance(error, Refused):
+            return self._refused_at_once(visit, error.facts)
+        if isinstance(error, Refusal):
+            return self._write(visit, error.answer, RequestOutcome.REJECTED)
+        return None
+
+    def _refused_at_once(self, visit: Visit, facts: RefusalFacts) -> WrittenAnswer | None:
+        retry_after = self._retry_after(facts.expected_wait_s)
+        form = self._forms.find(facts, retry_after)
+        if form is None:
+            answer = self._refused(visit, facts, retry_after)
+            return self._write(visit, answer, RequestOutcome.SHED)
+        visit.time_in_queue_s = facts.time_in_queue_s
+        visit.status, visit.reason = form.status, form.code
+        visit.outcome = RequestOutcome.SHED
+        return form.fill(retry_after, visit.headers.request_id)
+
+    def _write(
+        self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome
+    ) -> WrittenAnswer | None:
         if answer.close:
             return None
-        return whole_answer(answer, self._note(visit, answer, outcome))
+        return whole_answer(answer, self._note(visit, answer, outcome)).written()
 
-    def _refusal(self, visit: Visit, error: Refusal | Refused) -> tuple[OwnAnswer, RequestOutcome]:
-        if isinstance(error, Refusal):
-            return error.answer, RequestOutcome.REJECTED
-        facts = error.facts
+    def _refused(self, visit: Visit, facts: RefusalFacts, retry_after: RetryAfter) -> OwnAnswer:
         if visit.time_in_queue_s:  # it had a seat before, in an engine that was gone
             waited_s = visit.time_in_queue_s + facts.time_in_queue_s
             facts = facts._replace(time_in_queue_s=waited_s)
         visit.time_in_queue_s = facts.time_in_queue_s
-        answer = error_table.refused(
+        return error_table.refused(
             facts,
             self._overload_status,
-            self._retry_after(facts.expected_wait_s),
+            retry_after,
             lambda: self._engine_state(visit.measured.model),
         )
-        return answer, RequestOutcome.SHED
 
     async def _engine_failed(self, visit: Visit, error: UpstreamError) -> None:
         answer = error_table.upstream_failed(error)

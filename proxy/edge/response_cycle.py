@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    from proxy.edge.entrance import WholeAnswer
+    from proxy.edge.entrance import WrittenAnswer
 
 BODY_FOLLOWS: Final = "sluice.body_follows"
 """Key in a response start event: the first body event is sent without waiting for anything."""
@@ -26,6 +26,8 @@ BODY_FOLLOWS: Final = "sluice.body_follows"
 _BODILESS: Final = frozenset({204, 304})
 _PARTS_OF_A_FIELD: Final = 4
 _CONNECTION_CLOSE: Final = (b"connection", b": ", b"close", b"\r\n")
+_END_OF_HEAD: Final = b"\r\n"
+_CLOSING_END_OF_HEAD: Final = b"".join((*_CONNECTION_CLOSE, _END_OF_HEAD))
 _CHUNKED: Final = (b"transfer-encoding", b": ", b"chunked", b"\r\n")
 
 
@@ -102,11 +104,12 @@ class ResponseCycle(RequestResponseCycle):
         else:
             raise RuntimeError(f"unexpected ASGI event {kind!r}")
 
-    def answer_at_once(self, answer: WholeAnswer) -> None:
+    def answer_at_once(self, answer: WrittenAnswer) -> None:
         """The whole answer, in one write."""
-        head = self._encode_head(answer.status, answer.headers)
+        end = _END_OF_HEAD if self.keep_alive else _CLOSING_END_OF_HEAD
+        body = b"" if self.scope["method"] == "HEAD" else answer.body
         self.response_started = True
-        self.transport.write(head if self.scope["method"] == "HEAD" else head + answer.body)
+        self.transport.write(answer.head + end + body)
         self._complete()
 
     def write_body(self, body: bytes, more_body: bool) -> bool:
@@ -147,9 +150,7 @@ class ResponseCycle(RequestResponseCycle):
             parts += _CHUNKED
         parts.append(b"\r\n")
         head = b"".join(parts)
-        lines = (len(parts) - 2) // _PARTS_OF_A_FIELD + 2
-        if head.count(b"\n") != lines or head.count(b"\r") != lines:
-            raise RuntimeError("a header field that would not be read as it was meant")
+        _check_lines(head, (len(parts) - 2) // _PARTS_OF_A_FIELD + 2)
         return head
 
     def _choose_framing(self, status: int, length: int | None) -> None:
@@ -186,6 +187,19 @@ class ResponseCycle(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def write_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The head of a WrittenAnswer. Raises RuntimeError as `send` does."""
+    lines = [STATUS_LINE[status], *(b"%b: %b\r\n" % field for field in headers)]
+    head = b"".join(lines)
+    _check_lines(head, len(lines))
+    return head
+
+
+def _check_lines(head: bytes, lines: int) -> None:
+    if head.count(b"\n") != lines or head.count(b"\r") != lines:
+        raise RuntimeError("a header field that would not be read as it was meant")
 
 
 def _chunk(body: bytes, more_body: bool) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.edge.client_connection import ConnectionRefusal, client_connection
 from proxy.edge.connection import MAX_HEAD_BYTES, ConnectionLimits
-from proxy.edge.entrance import WholeAnswer
+from proxy.edge.entrance import WrittenAnswer
 from tests.support.fake_wire import Wire
 from tests.support.scripted_app import error_of
 from tests.support.virtual_time import now, run, settle
@@ -99,10 +99,10 @@ class Bouncer:
     def __init__(self) -> None:
         self.asked: list[bytes] = []
 
-    def enter(self, scope: Scope, _receive: Receive, _send: Send) -> WholeAnswer | ASGIApp:
+    def enter(self, scope: Scope, _receive: Receive, _send: Send) -> WrittenAnswer | ASGIApp:
         self.asked.append(scope["raw_path"])
         if scope["raw_path"] == b"/full":
-            return WholeAnswer(503, [(b"content-length", b"4")], b"full")
+            return WrittenAnswer(b"HTTP/1.1 503 Full\r\ncontent-length: 4\r\n", b"full")
         return echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

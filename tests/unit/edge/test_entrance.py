@@ -2,16 +2,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.edge.entrance import WholeAnswer, enter_of
+from proxy.edge.entrance import WrittenAnswer, enter_of
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-NO = WholeAnswer(503, [(b"content-length", b"2")], b"no")
+NO = WrittenAnswer(b"HTTP/1.1 503 No\r\ncontent-length: 2\r\n", b"no")
 
 
 class Askable:
-    def enter(self, _scope: Scope, _receive: Receive, _send: Send) -> WholeAnswer:
+    def enter(self, _scope: Scope, _receive: Receive, _send: Send) -> WrittenAnswer:
         return NO
 
 

@@ -28,6 +28,7 @@ from tests.support.scripted_app import error_of, event_error
 from tests.support.virtual_time import now, run
 
 FACTS = RefusalFacts(Reason.QUEUE_FULL, 1, Load(2, 2, 4, 4), 0.5, 3.0)
+ON_ARRIVAL = FACTS._replace(time_in_queue_s=0.0)
 SSE = (b"content-type", b"text/event-stream")
 GATED = Route("completions", Access.GATED)
 OPEN = Route("models", Access.OPEN)
@@ -382,20 +383,45 @@ def test_retry_headers_are_for_a_wait_that_nobody_can_tell() -> None:
     run(scenario())
 
 
-def test_what_is_answered_at_once_is_what_would_be_sent() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(
+            Rejected(ON_ARRIVAL._replace(reason=reason))
+            for reason in Reason
+            if reason is not Reason.DRAINING
+        ),
+        Rejected(ON_ARRIVAL._replace(may_retry=True)),
+        Rejected(FACTS),  # it has waited
+        Refusal(error_table.UNKNOWN_PATH),
+    ],
+)
+@pytest.mark.parametrize("overload_status", [429, 503])
+def test_what_is_answered_at_once_is_what_would_be_sent(
+    error: Exception, overload_status: int
+) -> None:
     async def scenario() -> None:
-        sent, at_once = Desk(body_read=False), Desk(body_read=False)
-        await sent.respond(Rejected(FACTS))
-        whole = at_once.responder.answer_at_once(at_once.visit, Rejected(FACTS))
-        assert whole is not None
-        assert (whole.status, dict(whole.headers)) == (503, sent.header)
-        assert whole.body == sent.line.sent.body
-        for desk in (sent, at_once):
-            assert (desk.visit.status, desk.visit.reason) == (503, "queue_full")
-            assert desk.visit.outcome is RequestOutcome.SHED
-            assert desk.visit.time_in_queue_s == 0.5
+        sent, at_once = (Desk(body_read=False, overload_status=overload_status) for _ in range(2))
+        await sent.respond(error)
+        written = at_once.responder.answer_at_once(at_once.visit, error)
+        assert written is not None
+        status, fields = parsed_head(written.head)
+        assert (status, fields) == (sent.line.sent.status, sent.header)
+        assert written.body == sent.line.sent.body
+        assert told(sent.visit) == told(at_once.visit)
 
     run(scenario())
+
+
+def parsed_head(head: bytes) -> tuple[int, dict[bytes, bytes]]:
+    status_line, *lines, nothing = head.split(b"\r\n")
+    assert nothing == b""
+    return int(status_line.split()[1]), dict(line.split(b": ", 1) for line in lines)
+
+
+def told(visit: Visit) -> tuple[object, ...]:
+    """What the records will say of the answer."""
+    return visit.status, visit.reason, visit.outcome, visit.time_in_queue_s
 
 
 @pytest.mark.parametrize(

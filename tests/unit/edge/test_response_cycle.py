@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.edge.entrance import WholeAnswer
-from proxy.edge.response_cycle import BODY_FOLLOWS
+from proxy.edge.entrance import WrittenAnswer
+from proxy.edge.response_cycle import BODY_FOLLOWS, write_head
 from tests.support.fake_wire import Wire
 from tests.support.virtual_time import run, settle
 
@@ -52,10 +52,10 @@ class Speaking:
 class Turnstile:
     """An app that has its answer at once."""
 
-    def __init__(self, whole: WholeAnswer) -> None:
+    def __init__(self, whole: WrittenAnswer) -> None:
         self._whole = whole
 
-    def enter(self, _scope: Scope, _receive: Receive, _send: Send) -> WholeAnswer:
+    def enter(self, _scope: Scope, _receive: Receive, _send: Send) -> WrittenAnswer:
         return self._whole
 
     async def __call__(self, _scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -303,7 +303,9 @@ def test_a_whole_answer_is_one_write_and_the_connection_is_kept(
     method: bytes, body_bytes: bytes
 ) -> None:
     async def scenario() -> None:
-        wire = Wire(Turnstile(WholeAnswer(503, [LENGTH_2, (b"x-why", b"full")], b"no")))
+        wire = Wire(
+            Turnstile(WrittenAnswer(write_head(503, [LENGTH_2, (b"x-why", b"full")]), b"no"))
+        )
         for _ in range(2):
             wire.receives(method + b" / HTTP/1.1\r\nhost: x\r\n\r\n")
         head = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\nx-why: full\r\n\r\n"
@@ -311,3 +313,20 @@ def test_a_whole_answer_is_one_write_and_the_connection_is_kept(
         check_kept(wire, wire.sent)
 
     run(scenario())
+
+
+def test_a_whole_answer_says_that_its_connection_is_not_kept() -> None:
+    async def scenario() -> None:
+        wire = Wire(Turnstile(WrittenAnswer(write_head(503, [LENGTH_2]), b"no")))
+        wire.receives(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        head, _, sent = wire.sent.partition(b"\r\n\r\n")
+        assert head.endswith(b"\r\nconnection: close")
+        assert (sent, wire.ended) == (b"no", ["close"])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("value", [b"a\nb", b"a\rb", b"a\r\nset-cookie: b"])
+def test_no_head_is_written_with_a_field_that_would_end_too_early(value: bytes) -> None:
+    with pytest.raises(RuntimeError, match="would not be read as it was meant"):
+        write_head(503, [(b"x-why", value)])
