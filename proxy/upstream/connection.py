@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         # asyncio's TLS pauses at the limit, not above it: at 0 it would never resume.
         secured.set_write_buffer_limits(high=1, low=0)
         self._transport = secured
-        self._sender = RequestSender(secured, self._wire)
+        self._sender = RequestSender(secured, self._wire, self._loop)
 
     async def ask(self, request: UpstreamRequest, total_at: float) -> None:
         """Sends the request and waits for the response head.
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
         wire.set_write_buffer_limits(high=0)
         keep_alive(wire)
         self._wire = self._transport = wire
-        self._sender = RequestSender(wire, wire)
+        self._sender = RequestSender(wire, wire, self._loop)
 
     def data_received(self, data: bytes) -> None:
         parser, taker = self._parser, self._taker

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -9,7 +10,27 @@ from proxy.upstream.port import UpstreamRequest
 from proxy.upstream.request_sender import SLICE_BYTES, RequestSender, encode_head, framing_fields
 from tests.support.fake_transport import FakeTransport
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 HEAD = b"POST / HTTP/1.1\r\n\r\n"
+
+
+class Turns:
+    """Of an event loop; each lets run what was put off before it."""
+
+    def __init__(self) -> None:
+        self.put_off: list[Callable[[], None]] = []
+        self.loop = cast("asyncio.AbstractEventLoop", self)
+
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        self.put_off.append(callback)
+        return callback
+
+    def next(self) -> None:
+        now, self.put_off = self.put_off, []
+        for callback in now:
+            callback()
 
 
 class Sending(asyncio.Protocol):
@@ -18,7 +39,8 @@ class Sending(asyncio.Protocol):
     def __init__(self, *, takes_all: bool = True) -> None:
         self.transport = FakeTransport(self, takes_all=takes_all)
         self.transport.set_write_buffer_limits(high=0)
-        self.sender = RequestSender(self.transport, self.transport)
+        self.turns = Turns()
+        self.sender = RequestSender(self.transport, self.transport, self.turns.loop)
 
     def pause_writing(self) -> None:
         self.sender.pause()
@@ -60,6 +82,44 @@ def test_a_large_body_that_is_taken_at_once_is_written_at_once() -> None:
     assert sum(map(len, sending.transport.written)) == len(HEAD) + 3 * SLICE_BYTES
 
 
+def test_of_a_body_that_is_taken_as_fast_as_it_is_written_each_turn_of_the_loop_writes_a_part() -> (
+    None
+):
+    sending = Sending()
+    body = bytes(range(256)) * (5 * SLICE_BYTES // 256) + b"rest"
+    sending.sender.start(HEAD, body * 2)
+    turns = 0
+    while not sending.sender.is_done:
+        before = sum(map(len, sending.transport.written))
+        sending.turns.next()
+        turns += 1
+        assert sum(map(len, sending.transport.written)) - before <= 2 * SLICE_BYTES
+    assert turns == 4
+    assert b"".join(sending.transport.written) == HEAD + body * 2
+
+
+def test_an_engine_that_pauses_and_goes_on_between_two_turns_gets_every_slice_once() -> None:
+    sending = Sending()
+    body = bytes(range(256)) * (20 * SLICE_BYTES // 256)
+    sending.sender.start(HEAD, body)
+    while not sending.sender.is_done:
+        sending.sender.pause()
+        sending.sender.resume()
+        assert len(sending.turns.put_off) == 1
+        sending.turns.next()
+    assert b"".join(sending.transport.written) == HEAD + body
+
+
+def test_a_stopped_sender_writes_nothing_in_its_next_turn() -> None:
+    sending = Sending()
+    sending.sender.start(HEAD, b"x" * (20 * SLICE_BYTES))
+    sending.sender.stop()
+    written = len(sending.transport.written)
+    sending.turns.next()
+    assert len(sending.transport.written) == written
+    assert not sending.turns.put_off
+
+
 def test_a_body_in_blocks_leaves_in_slices_of_them() -> None:
     sending = Sending(takes_all=False)
     blocks = [b"a" * (SLICE_BYTES + 1), b"b", b"c" * SLICE_BYTES]
@@ -89,7 +149,7 @@ def test_a_request_is_not_done_while_its_last_bytes_wait() -> None:
 def test_a_request_over_tls_is_not_done_while_tcp_still_holds_some_of_it() -> None:
     """TLS passes whole writes down and says nothing when the socket does not take them."""
     above, below = Sending(), Sending(takes_all=False)
-    sender = RequestSender(above.transport, below.transport)
+    sender = RequestSender(above.transport, below.transport, above.turns.loop)
     below.transport.write(b"encrypted")
     assert not sender.is_done
     below.transport.take(len(b"encrypted"))
