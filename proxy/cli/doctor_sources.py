@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from proxy.vllm.doctor.blocks import GZIP_MAGIC, read_blocks
+from proxy.vllm.doctor.blocks import GZIP_MAGIC, Blocks
 from proxy.vllm.probe import Answer, NoAnswer, Probe
 
 if TYPE_CHECKING:
@@ -50,15 +50,16 @@ def take_in(source: str, intake: Intake) -> str | None:
 
 def _read(name: str, file: BinaryIO, intake: Intake, size: int) -> str | None:
     intake.begin(name)
-    blocks = 0
+    blocks = Blocks(file)
+    any_read = False
     with _bar(name, size) as advance:
-        for block in read_blocks(file):
+        for block in blocks:
             intake.feed(block)
-            blocks += 1
+            any_read = True
             if size:
                 advance(file.tell())
-    report = intake.end()
-    if not blocks and size > len(GZIP_MAGIC):
+    report = intake.end(cut=blocks.cut)
+    if not any_read and size > len(GZIP_MAGIC):
         return "damaged: it begins as gzip does and cannot be unpacked"
     return report.problem
 

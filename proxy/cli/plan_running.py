@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.upstream.address import UpstreamAddress
-from proxy.vllm.doctor.blocks import read_blocks
+from proxy.vllm.doctor.blocks import Blocks
 from proxy.vllm.doctor.intake import Intake
 from proxy.vllm.gateway_page import is_gateway
 from proxy.vllm.inspection import inspect_engine
@@ -36,7 +36,7 @@ def _engine_in(path: Path) -> RunningEngine:
     intake.begin(str(path))
     try:
         with path.open("rb") as file:
-            for block in read_blocks(file):
+            for block in Blocks(file):
                 intake.feed(block)
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror or error}") from None

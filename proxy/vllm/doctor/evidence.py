@@ -236,6 +236,9 @@ class Findings:
     curve: CurveFindings | None = None
     metrics: MetricsFindings | None = None
     kernel: KernelFindings | None = None
+    # Files that were read and told less than they could, each in a sentence.
+    remarks: tuple[str, ...] = ()
+    cut: bool = False  # the end of one of them is lost
 
 
 @dataclass(frozen=True, slots=True)

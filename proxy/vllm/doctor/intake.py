@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from proxy.vllm.doctor.curve_scanner import CurveScanner, MemoryScanner, curve_findings
 from proxy.vllm.doctor.evidence import Findings, MetricsFindings
@@ -13,7 +14,14 @@ from proxy.vllm.doctor.page_reader import merge_pages, read_page
 from proxy.vllm.doctor.table_scanner import TableScanner
 from proxy.vllm.doctor.text import Utf8
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _LONGEST_PAGE = 16 << 20
+_MOST_REMARKS = 8
+# A log that was emptied while its writer went on at its old place begins with as many zeros.
+_HOLE = bytes(512)
+_NO_TEXT = "is no text; if there is a log in it: `strings FILE | sluice doctor -`"
 # People paste nvidia-smi's table above the log.
 _TEXTS = (Kind.TEXT, Kind.TABLE)
 _SCANNERS: dict[Kind | None, type[MemoryScanner]] = {
@@ -45,7 +53,7 @@ class _Open:
     """The file that is being read."""
 
     name: str
-    recognised: int  # lines of logs, before it
+    recognised: int  # lines of logs and of kernels, before it
     utf8: Utf8 = field(default_factory=Utf8)
     head: bytearray = field(default_factory=bytearray)
     kind: Kind | None = None
@@ -63,10 +71,12 @@ class Intake:
         self._curves: list[MemoryScanner] = []
         self._pages: list[MetricsFindings] = []
         self._texts = 0
+        self._remarks: list[str] = []
+        self._cut = False
         self._open: _Open | None = None
 
     def begin(self, name: str) -> None:
-        self._open = _Open(name, self._log.findings().recognised)
+        self._open = _Open(name, self._recognised())
 
     def feed(self, block: bytes) -> None:
         """The next bytes, unpacked."""
@@ -75,6 +85,8 @@ class Intake:
             self._sort(file, file.utf8.feed(block))
             return
         file.head += block
+        if file.head.startswith(_HOLE):
+            file.head = file.head.lstrip(b"\0") or bytearray(_HOLE)
         if len(file.head) >= HEAD_BYTES:
             self._decide(file)
 
@@ -84,11 +96,15 @@ class Intake:
         if file.kind is None and b"\n" in file.head:
             self._decide(file)
 
-    def end(self) -> FileReport:
+    def end(self, *, cut: bool = False) -> FileReport:
+        """`cut`: the file broke off, and its end is lost."""
         file = self._file()
         kind = file.kind or self._decide(file)
         self._open = None
-        return FileReport(file.name, kind, self._close(file))
+        problem = self._close(file)
+        self._cut = self._cut or cut
+        self._remarks += self._remarks_on(file, kind, cut=cut)
+        return FileReport(file.name, kind, problem)
 
     def findings(self) -> Findings:
         kernel = self._kernel.findings()
@@ -97,7 +113,21 @@ class Intake:
             curve=curve_findings(self._curves),
             metrics=merge_pages(self._pages),
             kernel=kernel if kernel.host_kills or kernel.xids else None,
+            remarks=tuple(self._remarks[:_MOST_REMARKS]),
+            cut=self._cut,
         )
+
+    def _remarks_on(self, file: _Open, kind: Kind, *, cut: bool) -> Iterator[str]:
+        if cut:
+            yield f"{file.name} is damaged or was not written to its end: what follows is lost"
+        if kind is Kind.EMPTY:
+            yield f"{file.name} is empty"
+        if kind is Kind.TEXT and self._recognised() == file.recognised:
+            yield f"{file.name} has no line on an engine's start, memory or end"
+
+    def _recognised(self) -> int:
+        kernel = self._kernel.findings()
+        return self._log.findings().recognised + len(kernel.host_kills) + len(kernel.xids)
 
     def _file(self) -> _Open:
         if self._open is None:
@@ -131,11 +161,11 @@ class Intake:
             self._log.close(file.name)
         if file.curve is not None:
             file.curve.close()
-            if not file.curve.samples and self._log.findings().recognised == file.recognised:
+            if not file.curve.samples and self._recognised() == file.recognised:
                 return _NO_ROW[file.kind]
         match file.kind:
             case Kind.PAGE:
                 self._pages.append(read_page(file.page.decode(errors="replace"), file.name))
             case Kind.BINARY:
-                return packed_by(bytes(file.head)) or "is no text"
+                return packed_by(bytes(file.head)) or _NO_TEXT
         return None

@@ -22,6 +22,7 @@ _PACKED = {
     b"\xfd7zXZ": "packed by xz: `xz -dc FILE | sluice doctor -`",
     b"BZh": "packed by bzip2: `bzip2 -dc FILE | sluice doctor -`",
     b"PK\x03\x04": "a zip archive: unpack it first",
+    b"\x1f\x8b": "packed twice: `zcat FILE | sluice doctor -`",
 }
 
 
@@ -58,7 +59,7 @@ def packed_by(head: bytes) -> str | None:
 
 def _is_binary(head: bytes) -> bool:
     """A log may hold a stray control character, or a hole of zeros where a disk lost power."""
-    text = head.replace(b"\0", b"") if head.count(0) * 2 > len(head) else head
+    text = head.replace(b"\0", b"")
     control = sum(text.count(code) for code in range(32) if code not in (8, 9, 10, 12, 13, 27))
     return not text or control * 50 > len(text)
 

@@ -153,6 +153,10 @@ def _waiting(case: Case) -> Iterator[str]:
         )
 
 
+def _files(case: Case) -> Iterator[str]:
+    yield from case.findings.remarks
+
+
 def _curve(case: Case) -> Iterator[str]:
     curve = case.findings.curve
     if curve is None:
@@ -166,4 +170,4 @@ def _curve(case: Case) -> Iterator[str]:
         yield "the curve shows a steady climb or level: lower the engine's share of the card"
 
 
-_NOTES = (_classic_advice, _numbers, _cards, _lives, _waiting, _curve)
+_NOTES = (_classic_advice, _numbers, _cards, _lives, _waiting, _curve, _files)

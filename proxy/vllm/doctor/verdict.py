@@ -22,6 +22,7 @@ from proxy.vllm.doctor.tracebacks import place_of
 
 KV_IS_FULL = 0.95
 KV_IS_NEARLY_FULL = 0.90
+_END_IS_LOST = "what could be read shows no failure for lack of memory, and the end of it is lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,22 @@ class Verdict:
 def verdict_on(findings: Findings) -> Verdict:
     """The log first; where it does not decide, the kernel, the metrics page and the curve."""
     from_log = _on_log(findings.log) if findings.log else None
+    if findings.cut and from_log and _is_quiet(from_log):
+        from_log = replace(from_log, oom=None, phase=Phase.UNKNOWN, cause=_END_IS_LOST)
     if from_log and from_log.oom:
         return from_log
     return _on_kernel(findings) or _decided(from_log) or _on_gauges(findings) or _open(from_log)
+
+
+def _is_quiet(verdict: Verdict) -> bool:
+    return verdict.phase is Phase.NOT_OOM and verdict.sign is None
 
 
 def _decided(verdict: Verdict | None) -> Verdict | None:
     """A quiet log does not outweigh a gauge that shows a full KV cache."""
     if verdict is None or verdict.oom is None:
         return None
-    return None if verdict.phase is Phase.NOT_OOM and verdict.sign is None else verdict
+    return None if _is_quiet(verdict) else verdict
 
 
 def _open(verdict: Verdict | None) -> Verdict:

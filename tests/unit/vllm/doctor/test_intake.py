@@ -52,8 +52,37 @@ def test_utf_16_is_read_as_any_other() -> None:
 
 def test_what_nobody_gave_is_none() -> None:
     findings, (report,) = taken(b"")
-    assert findings == Findings()
+    assert findings == Findings(remarks=("file0 is empty",))
     assert (report.kind, report.problem) == (Kind.EMPTY, None)
+
+
+def test_a_file_that_tells_nothing_is_named() -> None:
+    findings, _ = taken(OOM, b"GET / 200\n" * 9, KILL, CURVE, PAGE)
+    assert findings.remarks == ("file1 has no line on an engine's start, memory or end",)
+
+
+@pytest.mark.parametrize("block", [100, 1 << 20])
+@pytest.mark.parametrize("zeros", [300, 70_000])
+def test_a_log_that_was_emptied_under_its_writer_begins_with_zeros(zeros: int, block: int) -> None:
+    findings, (report,) = taken(bytes(zeros) + LOG + OOM, block=block)
+    assert (report.kind, report.problem) == (Kind.TEXT, None)
+    assert findings.log is not None
+    assert "no KV cache" in {sign.rule for life in findings.log.lives for sign in life.signs}
+
+
+def test_zeros_alone_are_no_text() -> None:
+    _, (report,) = taken(bytes(200_000), block=1000)
+    assert report.kind is Kind.BINARY
+
+
+def test_a_file_whose_end_is_lost_is_told() -> None:
+    intake = Intake()
+    intake.begin("vllm.log.gz")
+    intake.feed(LOG)
+    intake.end(cut=True)
+    findings = intake.findings()
+    assert findings.cut
+    assert "vllm.log.gz is damaged" in findings.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +90,7 @@ def test_what_nobody_gave_is_none() -> None:
     [
         (bytes(range(256)) * 10, "is no text"),
         (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "zstd -dc"),
+        (b"\x1f\x8b" + bytes(range(256)), "packed twice"),
         (b"| NVIDIA-SMI 550.54 |\n", "without a card's memory"),
         (b"timestamp, memory.used [MiB]\n", "no row"),
     ],

@@ -72,6 +72,14 @@ def test_an_engine_that_starts_its_web_server_is_past_what_takes_memory() -> Non
     assert (answer.oom, answer.phase) == (False, Phase.NOT_OOM)
 
 
+def test_a_good_day_whose_end_is_lost_is_open() -> None:
+    answer = diagnose(Findings(log=findings_of(*SERVING), cut=True, remarks=("it is cut",)))
+    assert (answer.oom, answer.phase) == (None, Phase.UNKNOWN)
+    assert "it is cut" in answer.notes
+    broken = Findings(log=findings_of(*SERVING, oom("2.00 GiB")), cut=True)
+    assert diagnose(broken).oom is True
+
+
 def test_a_log_of_something_else_says_nothing() -> None:
     assert diagnosis_of("hello", "world").oom is None
 
