@@ -47,6 +47,21 @@ class Account:
         self.ghost: Account | None = None
         """In shadow mode: what would have been taken, had the limits been kept."""
 
+    def with_ghost(self) -> Account:
+        """Its ghost. A new one has the limits of tokens, and nothing is taken in it yet."""
+        if self.ghost is None:
+            self.ghost = Account(self.name, self.limit, self.budgets)
+            self.budgets = TokenBudgets()
+            self.budgets.take_over(self.ghost.budgets)
+        return self.ghost
+
+    def drop_ghost(self) -> None:
+        """The limits of tokens are its own again. Ghosts that still run give nothing back there."""
+        if self.ghost is not None:
+            unlimited, self.budgets = self.budgets, self.ghost.budgets
+            self.budgets.take_over(unlimited)
+            self.ghost.budgets, self.ghost = TokenBudgets(), None
+
     @property
     def is_empty(self) -> bool:
         """Nobody is there; in shadow mode no ghost is either, which may run longer."""

@@ -107,10 +107,29 @@ class AdmissionController:
         return self._pools.of_model(None).invite_back()
 
     def drain(self) -> None:
-        """Evicts all who wait and rejects all newcomers, for good. Permits end as they will."""
+        """Evicts all who wait and rejects all newcomers. Permits end as they will."""
         self._draining = True
         for gate in self._pools:
             gate.drain()
+
+    def undrain(self) -> None:
+        """Takes back drain()."""
+        self._draining = False
+        for gate in self._pools:
+            gate.undrain()
+
+    def set_shadow(self, shadow: bool) -> None:
+        """From now on everybody is admitted, those included who wait; or nobody over the limits.
+        What runs is counted on either way. For as long as it runs it counts for no tenant's share,
+        and for no ghost."""
+        if shadow != self._shadow:
+            self._shadow = shadow
+            self._pools.remake()
+            self._decide = self._decision()
+
+    def places_changed(self) -> None:
+        """To be called when the function that was given as `max_queue_depth` has another answer."""
+        self._pools.share_places()
 
     def suspend(self, upstream: str, reason: Reason) -> None:
         """Grants nothing there until resume(); KeyError when there is no such upstream.

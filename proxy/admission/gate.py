@@ -126,6 +126,19 @@ class Gate:
         self._draining = True
         self._close(Reason.DRAINING)
 
+    def undrain(self) -> None:
+        self._draining = False
+        self.closed_by = self._ledger.suspended_for or Reason.UPSTREAM_UNAVAILABLE
+        if self._ledger.is_usable:
+            self._open()
+
+    def wind_up(self) -> None:
+        """One that refuses nobody takes its place: who waits runs, over the limit if need be."""
+        for waiter in sorted(self._queue.all(), key=lambda one: one.joined_at):
+            one = waiter.request
+            needs = (one.seats, one.prompt_tokens, one.kv_tokens)
+            self._serve(waiter, self._claim(one) or self._ledger.take_regardless(*needs))
+
     def suspend(self, upstream: str, reason: Reason) -> None:
         self._ledger.suspend(upstream, reason)
         self._lost_one(reason)
@@ -135,10 +148,8 @@ class Gate:
         self._open()
 
     def add(self, account: Account) -> None:
-        """With what is taken in it, whoever granted that. Raises ValueError if it is here already.
-
-        Not usable while it is suspended.
-        """
+        """With what is taken in it. Raises ValueError when there is one of that name."""
+        account.drop_ghost()  # it has one from a time of shadow mode
         self._ledger.add(account)
         if account.suspended_for is None:
             self._open()

@@ -159,6 +159,12 @@ class Ledger:
         return bool(self._usable)
 
     @property
+    def suspended_for(self) -> Reason | None:
+        """Why one of its upstreams is; None when none is."""
+        reasons = (account.suspended_for for account in self._accounts.values())
+        return next((reason for reason in reasons if reason is not None), None)
+
+    @property
     def usable_limit(self) -> int:
         usable = self._usable
         return usable[0].limit.seats if len(usable) == 1 else sum([a.limit.seats for a in usable])

@@ -45,6 +45,11 @@ class AnyGate(Protocol):
 
     def drain(self) -> None: ...
 
+    def undrain(self) -> None: ...
+
+    def wind_up(self) -> None:
+        """Another gate takes its place: nobody may go on waiting here."""
+
     def suspend(self, upstream: str, reason: Reason) -> None: ...
 
     def resume(self, upstream: str) -> None: ...
@@ -171,6 +176,16 @@ class Pools:
         self._pool_of[upstream].gate.resume(upstream)
         self._hand_over()  # some wait for its model where nobody serves it
 
+    def remake(self) -> None:
+        """Other gates, as make_gate makes them now, with the upstreams and what is taken there."""
+        for pool in self._pools:
+            left = pool.gate
+            left.wind_up()
+            pool.gate, pool.room = self._make_gate(self._elsewhere)
+            for name in pool.members:
+                pool.gate.add(left.release(name))
+        self.share_places()
+
     def _that_serve(self, models: frozenset[str]) -> _Pool | None:
         return next((pool for pool in self._pools if pool.models == models), None)
 
@@ -209,7 +224,7 @@ class Pools:
 
     def _rearranged(self) -> None:
         self._route()
-        self._share_places()
+        self.share_places()
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -223,8 +238,9 @@ class Pools:
             for model in pool.models or ():
                 self._by_model.setdefault(model, []).append(pool)
 
-    def _share_places(self) -> None:
-        """The places in the queues, by the number of upstreams; one at least, if there are any."""
+    def share_places(self) -> None:
+        """The places in the queues, by the number of upstreams; one at least, if there are any.
+        Whoever waits keeps his place, also where there are fewer than before."""
         upstreams = len(self._pool_of)
         places = self._places(upstreams)
         for pool in self._pools:

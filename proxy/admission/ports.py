@@ -59,6 +59,13 @@ class Limit(Protocol):
         taken never comes to more, not even by a request that is wider than what is open."""
 
 
+class SettableLimit(Limit, Protocol):
+    """One whose most can be set while it is in use."""
+
+    def set_most(self, seats: int) -> None:
+        """What is taken beyond it stays taken, and nothing is added until it has come free."""
+
+
 class Placement(Protocol):
     """Which of several upstreams carries a request that could run now."""
 

@@ -14,19 +14,17 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.admission.account import Account
 from proxy.admission.gate import Gate
 from proxy.admission.ledger import Ledger
 from proxy.admission.outcome import HOPELESS, Rejected
 from proxy.admission.permit import Permit
 from proxy.admission.request import Priority
 from proxy.admission.snapshot import AdmissionSnapshot
-from proxy.admission.token_budget import TokenBudgets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.admission.account import Claim
+    from proxy.admission.account import Account, Claim
     from proxy.admission.outcome import Evicted, Reason
     from proxy.admission.permit import Ending
     from proxy.admission.ports import AdmissionObserver, Discipline, Placement
@@ -50,6 +48,7 @@ class ShadowGate:
     ) -> None:
         """`ghosts` is the real gate. Begins without an upstream. See Gate for the rest."""
         self._ledger = Ledger({}, placement=new_placement())
+        self._ghosts_that_wait = queue
         self._freed_elsewhere = freed_elsewhere
         self._clock = clock
         self._observer = observer
@@ -107,6 +106,14 @@ class ShadowGate:
     def drain(self) -> None:
         self.ghosts.drain()
 
+    def undrain(self) -> None:
+        self.ghosts.undrain()
+
+    def wind_up(self) -> None:
+        """A real gate takes its place: nobody waits here, and the ghosts that do are forgotten."""
+        for ghost in self._ghosts_that_wait.all():
+            ghost.cancel()
+
     def suspend(self, upstream: str, reason: Reason) -> None:
         self._ledger.suspend(upstream, reason)
         self.ghosts.suspend(upstream, reason)
@@ -117,12 +124,10 @@ class ShadowGate:
 
     def add(self, account: Account) -> None:
         """The limits of tokens are its ghost's: only that one is ever held to them."""
-        if account.ghost is None:
-            account.ghost = Account(account.name, account.limit, account.budgets)
-            account.budgets = TokenBudgets()
-        account.ghost.suspended_for = account.suspended_for
+        ghost = account.with_ghost()
+        ghost.suspended_for = account.suspended_for
         self._ledger.add(account)
-        self.ghosts.add(account.ghost)
+        self.ghosts.add(ghost)
 
     def release(self, upstream: str) -> Account:
         account = self._ledger.release(upstream)
@@ -172,6 +177,8 @@ class ShadowGate:
 
 def _end_late(request_ended_at: float, ghost: Waiter) -> None:
     """Ends a ghost as much later than its request as it waited longer."""
+    if ghost.cancelled():  # shadow mode has ended
+        return
     outcome = ghost.result()
     if isinstance(outcome, Permit):
         ends_at = request_ended_at + outcome.time_in_queue_s
@@ -179,6 +186,8 @@ def _end_late(request_ended_at: float, ghost: Waiter) -> None:
 
 
 def _prefill_late(first_byte_at: float, ghost: Waiter) -> None:
+    if ghost.cancelled():
+        return
     outcome = ghost.result()
     if isinstance(outcome, Permit):
         ghost.get_loop().call_at(first_byte_at + outcome.time_in_queue_s, outcome.first_byte)

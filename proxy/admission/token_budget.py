@@ -46,6 +46,11 @@ class TokenBudgets:
         self.prefill = TokenBudget(prefill_limit, PREFILL_LARGEST_SHARE)
         self.kv = TokenBudget(kv_limit, KV_LARGEST_SHARE)
 
+    def take_over(self, other: TokenBudgets) -> None:
+        """What is taken there is taken here from now on, and nothing else."""
+        self.prefill.taken, self.kv.taken = other.prefill.taken, other.kv.taken
+        other.prefill.taken = other.kv.taken = 0
+
     @property
     def limits_anything(self) -> bool:
         return self.prefill.limit is not None or self.kv.limit is not None

@@ -79,6 +79,13 @@ class LeasedLimit:
         """What the store counts for us, usable now or not."""
         return self._held
 
+    def set_most(self, seats: int) -> None:
+        """Less is in force here now, and at the other gateways with the next renewal, for the
+        smallest limit binds all; so more is there once every gateway has been told."""
+        self._most = seats
+        self._open = min(self._open, seats)
+        self.ceiling = min(self.ceiling, seats) or seats
+
     def is_urgent(self, demand: Demand) -> bool:
         """Whether the store should hear of us now: somebody waits here for seats of others, or
         others wait for seats that nobody needs here. They do if we were offered no seat in
@@ -94,7 +101,7 @@ class LeasedLimit:
         """To be sent now. From this step on no more is used than it says is kept, for nobody knows
         whether the answer will come."""
         # Of seats that may not be used nobody knows whose they are by now.
-        self._open = min(self._held, self._target) if self.held else 0
+        self._open = min(self._held, self._target, self._most) if self.held else 0
         self._held = max(demand.taken, self._open)
         self._wanted = min(demand.taken + demand.waiting, self._most)
         return Renewal(
@@ -119,7 +126,7 @@ class LeasedLimit:
             return False
         before = self.seats
         self._held, self._target = granted.held, granted.target
-        self._open = min(granted.held, granted.target)
+        self._open = min(granted.held, granted.target, self._most)
         self._known = granted.members
         self.ceiling = granted.limit
         self._good_until = asked_at + LEASE_S

@@ -139,6 +139,18 @@ class AimdLimit:
     def held(self) -> int:
         return self.maximum
 
+    def set_most(self, seats: int) -> None:
+        """A limit that stood at the old maximum goes with it, another one climbs from where it is.
+
+        Raises ValueError below 1.
+        """
+        if seats < 1:
+            raise ValueError(f"there is no limit of at most {seats} seats")
+        was_open = self._level >= self.maximum
+        self.maximum, self.floor = seats, max(1, min(self.floor, seats))
+        self._level = float(seats) if was_open else min(self._level, float(seats))
+        self.seats = int(self._level)
+
     def engine_restarted(self) -> None:
         """What was learned of the old engine's speed and edge is forgotten; the limit stays."""
         self._edge = self._cut_at = self._tpot_s = self._best_tpot_s = None

@@ -66,3 +66,28 @@ def test_it_shows_what_is_taken_and_whether_anything_is_granted() -> None:
     seen = account.snapshot()
     assert (seen.name, seen.in_flight, seen.limit, seen.suspended) == ("a", 2, 4, True)
     assert (seen.prefill_tokens, seen.kv_tokens) == (3, 5)
+
+
+def test_a_ghost_has_the_limits_of_tokens_and_what_runs_stays_with_the_account() -> None:
+    limits = TokenBudgets(kv_limit=100)
+    account = Account("a", MovableLimit(4), limits)
+    account.take(1, 0, 60)
+    ghost = account.with_ghost()
+    assert account.with_ghost() is ghost
+    assert ghost.budgets is limits
+    assert (ghost.budgets.kv.taken, account.budgets.kv.taken) == (0, 60)
+    assert account.budgets.kv.limit is None
+
+
+def test_an_account_without_its_ghost_is_what_it_was() -> None:
+    limits = TokenBudgets(kv_limit=100)
+    account = Account("a", MovableLimit(4), limits)
+    ghost = account.with_ghost()
+    account.take(2, 0, 150)
+    ghost.take(1, 0, 50)
+    account.drop_ghost()
+    account.drop_ghost()
+    assert account.budgets is limits
+    assert (account.ghost, limits.kv.taken, account.taken) == (None, 150, 2)
+    ghost.budgets.kv.taken -= 50  # it ends, and takes nothing from the account's
+    assert limits.kv.taken == 150

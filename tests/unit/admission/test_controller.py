@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from weakref import WeakSet
 
 import pytest
@@ -498,3 +499,168 @@ class TestSeveralModels:
             assert len(controller.snapshot().upstreams) == 1
 
         run(scenario())
+
+
+# Changes while requests run
+
+
+def test_a_drain_that_is_taken_back_admits_again() -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        running = await desk.arrive("a")
+        waiting = await desk.arrive("b")
+        desk.controller.drain()
+        await turns()
+        assert waiting.reason is Reason.DRAINING
+        assert (await desk.arrive("c")).reason is Reason.DRAINING
+        desk.controller.undrain()
+        assert not desk.controller.snapshot().draining
+        later = await desk.arrive("d")
+        assert later.refusal is None
+        running.finish()
+        await turns()
+        assert later.permit is not None
+        await desk.close()
+
+    run(scenario())
+
+
+def test_after_a_drain_an_engine_that_went_down_meanwhile_is_down() -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        desk.controller.drain()
+        desk.controller.suspend(UPSTREAM, Reason.UPSTREAM_STALLED)
+        desk.controller.undrain()
+        assert (await desk.arrive("a")).reason is Reason.UPSTREAM_STALLED
+        desk.controller.resume(UPSTREAM)
+        assert (await desk.arrive("b")).permit is not None
+        await desk.close()
+
+    run(scenario())
+
+
+def test_shadow_mode_lets_in_who_waits_and_drops_nobody() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1)
+        holders = [await desk.arrive(name) for name in "abc"]
+        desk.controller.set_shadow(shadow=True)
+        await turns()
+        assert all(holder.permit for holder in holders)
+        assert desk.in_flight == 3
+        assert (await desk.arrive("d")).permit is not None
+        assert desk.observer.of("evicted") == []
+        for holder in holders:
+            holder.finish()
+        await turns()
+        assert desk.in_flight == 1
+        await desk.close()
+
+    run(scenario())
+
+
+def test_when_shadow_mode_ends_what_runs_counts_and_newcomers_wait_for_it() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1, shadow=True)
+        first, second = await desk.arrive("a"), await desk.arrive("b")
+        desk.controller.set_shadow(shadow=False)
+        waiting = await desk.arrive("c")
+        assert desk.in_flight == 2
+        assert waiting.permit is None
+        first.finish()
+        await turns()
+        assert waiting.permit is None, "the limit is 1, and one still runs"
+        second.finish()
+        await turns()
+        assert waiting.permit is not None
+        assert desk.observer.of("would_shed") == []
+        await asyncio.sleep(10)  # past the deadlines of ghosts that waited
+        assert desk.observer.of("would_shed") == []
+        await desk.close()
+
+    run(scenario())
+
+
+def test_the_limits_of_tokens_hold_again_after_shadow_mode() -> None:
+    async def scenario() -> None:
+        loop, observer = asyncio.get_running_loop(), RecordingObserver()
+        budgets = TokenBudgets(kv_limit=100)
+        controller = AdmissionController(
+            one_upstream(9), 5, loop.time, observer, token_budgets={UPSTREAM: budgets}
+        )
+        controller.set_shadow(shadow=True)
+        request = AdmissionRequest(1, loop.time() + 5, kv_tokens=80)
+        holders = [Holder(controller, request) for _ in range(2)]
+        await turns()
+        assert controller.upstream(UPSTREAM).kv_tokens == 160
+        controller.set_shadow(shadow=False)
+        assert controller.upstream(UPSTREAM).kv_tokens == 160
+        third = Holder(controller, request)
+        await turns()
+        assert third.permit is None
+        for holder in (*holders, third):
+            holder.finish()
+        await turns(10)
+        assert third.permit is not None
+        assert (budgets.kv.taken, controller.snapshot().in_flight) == (0, 0)
+
+    run(scenario())
+
+
+def test_a_gate_that_is_shut_stays_shut_through_a_change_of_mode() -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        desk.controller.suspend(UPSTREAM, Reason.UPSTREAM_UNAVAILABLE)
+        for shadow in (True, False):
+            desk.controller.set_shadow(shadow=shadow)
+            assert (await desk.arrive("a")).reason is Reason.UPSTREAM_UNAVAILABLE
+        desk.controller.drain()
+        desk.controller.set_shadow(shadow=True)
+        assert (await desk.arrive("b")).reason is Reason.DRAINING
+        desk.controller.undrain()
+        desk.controller.resume(UPSTREAM)
+        assert (await desk.arrive("c")).permit is not None
+        await desk.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whenever_the_mode_changes_every_seat_comes_back(seed: int) -> None:
+    async def scenario() -> None:
+        dice = random.Random(seed)
+        desk = Desk(limit=3, max_queue_depth=4)
+        for step in range(60):
+            match dice.randrange(6):
+                case 0:
+                    desk.controller.set_shadow(shadow=dice.random() < 0.5)
+                case 1 | 2:
+                    await desk.arrive(f"r{step}", seats=dice.randint(1, 4), wait_s=dice.random())
+                case 3 if desk.holders:
+                    dice.choice(desk.holders).finish()
+                case 4 if desk.holders:
+                    dice.choice(desk.holders).cancel()
+                case _:
+                    await asyncio.sleep(dice.random() / 2)
+        await desk.close()
+        desk.controller.set_shadow(shadow=False)
+        assert (await desk.arrive("last", seats=3)).permit is not None
+        await desk.close()
+
+    run(scenario())
+
+
+def test_places_follow_a_function_that_has_another_answer() -> None:
+    async def scenario() -> None:
+        places = 1
+        desk = Desk(max_queue_depth=lambda _: places)
+        holders = [await desk.arrive(name) for name in "ab"]
+        places = 0
+        desk.controller.places_changed()
+        assert desk.controller.snapshot().max_queue_depth == 0
+        assert (await desk.arrive("c")).reason is Reason.QUEUE_FULL
+        holders[0].finish()
+        await turns()
+        assert holders[1].permit is not None, "who waits keeps his place"
+        await desk.close()
+
+    run(scenario())

@@ -367,3 +367,10 @@ def test_without_any_seat_of_a_shared_limit_nobody_is_granted_and_nobody_is_lost
     assert ledger.take(1) is None
     assert ledger.take(1, affinity=7) is None
     assert ledger.emptying(3, 0) == Emptying(0, 0)
+
+
+def test_it_knows_why_an_upstream_is_suspended() -> None:
+    ledger = Ledger({"a": MovableLimit(1), "b": MovableLimit(1)})
+    assert ledger.suspended_for is None
+    ledger.suspend("b", Reason.UPSTREAM_STALLED)
+    assert ledger.suspended_for is Reason.UPSTREAM_STALLED

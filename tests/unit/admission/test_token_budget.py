@@ -40,3 +40,11 @@ def test_nothing_fits_even_where_a_limit_was_lowered_below_what_is_taken() -> No
 def test_the_budgets_of_an_engine_are_unlimited_unless_told() -> None:
     budgets = TokenBudgets(kv_limit=7)
     assert (budgets.prefill.limit, budgets.kv.limit) == (None, 7)
+
+
+def test_what_is_taken_moves_to_other_budgets_and_is_counted_once() -> None:
+    budgets, others = TokenBudgets(), TokenBudgets(kv_limit=7)
+    budgets.prefill.taken, budgets.kv.taken = 2, 5
+    others.take_over(budgets)
+    assert (others.prefill.taken, others.kv.taken) == (2, 5)
+    assert (budgets.prefill.taken, budgets.kv.taken) == (0, 0)

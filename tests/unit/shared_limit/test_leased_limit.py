@@ -146,3 +146,20 @@ def test_seats_in_reserve_are_not_urgent() -> None:
 
 def test_its_clock_goes_on() -> None:
     assert awake_or_asleep() <= awake_or_asleep()
+
+
+def test_less_is_in_force_at_once_and_told_to_the_store() -> None:
+    limit, _ = leased(6)
+    limit.set_most(4)
+    assert (limit.seats, limit.ceiling) == (4, 4)
+    assert limit.held == 6  # until the store has heard of it, nobody else may have them
+    renewal = limit.renewal(1, Demand(taken=5, waiting=3, widest=1, waited_s=0.0), {})
+    assert (renewal.limit, renewal.keep, renewal.want) == (4, 5, 4)
+
+
+def test_more_is_there_when_the_store_says_so() -> None:
+    limit, clock = leased(6)
+    limit.set_most(16)
+    assert (limit.seats, limit.ceiling) == (6, 8)
+    limit.heard(granted(10, limit=16), clock.now)
+    assert (limit.seats, limit.ceiling) == (10, 16)

@@ -297,3 +297,24 @@ def test_whatever_it_is_told_it_stays_between_floor_and_maximum(
         assert floor <= limit.seats <= maximum
         assert (move is None) == (limit.seats == before)
         assert move is None or (move.before, move.after) == (before, limit.seats)
+
+
+def test_a_limit_that_is_open_goes_with_its_maximum() -> None:
+    limit = AimdLimit(100)
+    limit.set_most(40)
+    assert (limit.seats, limit.ceiling, limit.floor) == (40, 40, 10)
+    limit.set_most(120)
+    assert (limit.seats, limit.ceiling) == (120, 120)
+
+
+def test_a_limit_that_was_cut_stays_below_and_climbs_by_itself() -> None:
+    limit = AimdLimit(100, start=30)
+    limit.set_most(200)
+    assert limit.seats == 30
+    limit.set_most(5)
+    assert (limit.seats, limit.floor) == (5, 5)
+
+
+def test_a_maximum_below_one_is_an_error() -> None:
+    with pytest.raises(ValueError, match="0 seats"):
+        AimdLimit(4).set_most(0)
