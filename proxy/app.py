@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.discovery.resolver import Resolver
     from proxy.edge.affinity import Affinity
+    from proxy.edge.engine import EngineState
     from proxy.edge.records import RecordSink
     from proxy.edge.token_meter import TokenMeter
     from proxy.upstream.port import Upstream
@@ -77,6 +78,7 @@ class Application:
     engine_list: EngineList
     fleet: EngineFleet
     leases: LeaseKeeper | None
+    facts: StatusFacts
     status: StatusWatch
 
     async def start(self) -> None:
@@ -162,7 +164,11 @@ def build(
     engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)
     fleet.set(engine_list.engines)  # those behind host names follow at the start
     drain = Drain()
-    health = health_router(engines, drain)
+
+    def engine_states() -> dict[str, EngineState]:
+        return {name: engine.state() for name, engine in engines.items()}
+
+    health = health_router(engine_states, lambda: drain.begun)
     responder = Responder(
         overload_status=settings.overload_status,
         write_timeout_s=settings.write_timeout,
@@ -177,11 +183,11 @@ def build(
     status = StatusFacts(
         admission=controller.snapshot,
         totals=metrics.totals,
-        engines=engines,
+        engine_states=engine_states,
         views=fleet.view,
         binding_limit=fleet.binding_limit,
         tenants=lambda: [tenant for one in disciplines for tenant in one.tenants()],
-        refusals=refusals,
+        last_refusals=refusals.latest,
         history=History(),
         shadow=settings.shadow,
         queue_timeout_s=settings.queue_timeout,
@@ -221,6 +227,7 @@ def build(
         engine_list=engine_list,
         fleet=fleet,
         leases=leases,
+        facts=status,
         status=StatusWatch(status.sample),
     )
 

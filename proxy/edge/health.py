@@ -14,14 +14,18 @@ from starlette.responses import JSONResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from proxy.edge.drain import Drain
     from proxy.edge.engine import Engine, EngineState
 
 _PROBE_METHODS = ["GET", "HEAD"]
+_NO_ENGINE = "no engine is known"
 
 
-def health_router(engines: Mapping[str, Engine], drain: Drain) -> APIRouter:
-    """Answers 200 or 503, with the reason in words."""
+def health_router(
+    engine_states: Callable[[], Mapping[str, EngineState]],
+    draining: Callable[[], bool],
+    without_engines: str = _NO_ENGINE,
+) -> APIRouter:
+    """Answers 200 or 503, with the reason in words; `without_engines` where there is none."""
     router = APIRouter()
 
     @router.api_route("/healthz", methods=_PROBE_METHODS)
@@ -30,11 +34,11 @@ def health_router(engines: Mapping[str, Engine], drain: Drain) -> APIRouter:
 
     @router.api_route("/readyz", methods=_PROBE_METHODS)
     async def readyz() -> JSONResponse:
-        states = {name: engine.state() for name, engine in engines.items()}
-        if drain.begun:
+        states = engine_states()
+        if draining():
             return _not_ready("draining: this gateway is shutting down", states)
         if not any(state.ready for state in states.values()):
-            return _not_ready(_trouble(states), states)
+            return _not_ready(_trouble(states, without_engines), states)
         return JSONResponse({"status": "ready", "engines": _described(states)})
 
     return router
@@ -52,9 +56,9 @@ def _not_ready(reason: str, states: Mapping[str, EngineState]) -> JSONResponse:
     return JSONResponse(body, status_code=503)
 
 
-def _trouble(states: Mapping[str, EngineState]) -> str:
+def _trouble(states: Mapping[str, EngineState], without_engines: str = _NO_ENGINE) -> str:
     if not states:
-        return "no engine is known"
+        return without_engines
     return "; ".join(f"{name}: {state.reason}" for name, state in states.items() if not state.ready)
 
 

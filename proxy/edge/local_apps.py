@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from proxy.edge.answers import OwnAnswer
-    from proxy.telemetry.metrics import Metrics
+
+
+class MetricsPage(Protocol):
+    """What Prometheus is shown."""
+
+    def page(self, accept: str = "") -> tuple[bytes, str]:
+        """The page and its content type, in the form that `accept` asks for."""
+        ...
 
 
 def public_app(health: APIRouter) -> FastAPI:
@@ -26,7 +33,7 @@ def public_app(health: APIRouter) -> FastAPI:
     return _bare_app([health])
 
 
-def admin_app(health: APIRouter, metrics: Metrics, status: APIRouter) -> FastAPI:
+def admin_app(health: APIRouter, metrics: MetricsPage, status: APIRouter) -> FastAPI:
     """/healthz, /readyz, /metrics and /status."""
     app = _bare_app([health, status])
 

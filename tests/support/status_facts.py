@@ -5,36 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
-from proxy.edge.engine import Engine, EngineState
+from proxy.edge.engine import EngineState
 from proxy.edge.status.facts import StatusFacts
 from proxy.edge.status.history import History
-from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.telemetry.engine_view import EngineView
 from proxy.telemetry.instruments import Distribution
 from proxy.telemetry.totals import Totals
-from proxy.upstream.address import UpstreamAddress
 from proxy.vllm.binding_limit import BindingLimit
-from tests.support.in_memory_upstream import InMemoryUpstream
-from tests.support.scripted_app import ScriptedApp
 
 URL = "http://engine:8000"
-ADDRESS = UpstreamAddress.parse(URL)
 STATE = EngineState(up=True, ready=True, reason="answers")
 SEATS = UpstreamSnapshot(URL, in_flight=3, limit=7, suspended=False)
 
 
 def status_facts(**given: object) -> StatusFacts:
-    engine = Engine(URL, ADDRESS, InMemoryUpstream(ScriptedApp()), None, lambda: STATE)
     values: dict[str, Any] = {
         "admission": lambda: AdmissionSnapshot((SEATS,), 2, 9, draining=False),
         "totals": lambda: Totals(
             5, 1, 3, {"queue_full": 2, "draining": 0}, Distribution((1.0,)).snapshot()
         ),
-        "engines": {URL: engine},
+        "engine_states": lambda: {URL: STATE},
         "views": lambda: {URL: EngineView(up=True, running=3.0, kv_cache_usage=0.5)},
         "binding_limit": lambda: BindingLimit("max_in_flight", "seven seats"),
         "tenants": list,
-        "refusals": RecentRefusals(),
+        "last_refusals": list,
         "history": History(),
         "shadow": False,
         "queue_timeout_s": 5.0,

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from proxy.admission.snapshot import AdmissionSnapshot, TenantSnapshot, UpstreamSnapshot
-    from proxy.edge.engine import Engine
+    from proxy.edge.engine import EngineState
     from proxy.edge.status.history import History
-    from proxy.edge.status.recent_refusals import RecentRefusals
     from proxy.telemetry.engine_view import EngineView
     from proxy.telemetry.totals import Totals
     from proxy.vllm.binding_limit import BindingLimit
@@ -26,20 +25,21 @@ class StatusFacts:
     """Reads, when asked, what the gateway is doing. `wall_clock` gives Unix time.
 
     `binding_limit` is None without an engine; `tenants` are all that have requests in flight or
-    waiting.
+    waiting. `workers` are shown where the gateway is several processes.
     """
 
     admission: Callable[[], AdmissionSnapshot]
     totals: Callable[[], Totals]
-    engines: Mapping[str, Engine]
+    engine_states: Callable[[], Mapping[str, EngineState]]
     views: Callable[[], Mapping[str, EngineView]]
     binding_limit: Callable[[], BindingLimit | None]
     tenants: Callable[[], Sequence[TenantSnapshot]]
-    refusals: RecentRefusals
+    last_refusals: Callable[[], Sequence[Mapping[str, Any]]]
     history: History
     shadow: bool
     queue_timeout_s: float
     wall_clock: Callable[[], float]
+    workers: Callable[[], Sequence[Mapping[str, Any]]] | None = None
 
     def sample(self) -> None:
         """To be called once a second."""
@@ -70,33 +70,18 @@ class StatusFacts:
                 "ok": totals.ok,
                 "shed": {reason: n for reason, n in totals.shed_by_reason.items() if n},
             },
-            "last_refusals": self.refusals.latest(),
+            "last_refusals": list(self.last_refusals()),
+            **({} if self.workers is None else {"workers": list(self.workers())}),
         }
 
     def everything(self) -> dict[str, Any]:
         return {**self.now(), "history": self.history.series()}
 
     def _engines(self, snapshot: AdmissionSnapshot) -> list[dict[str, Any]]:
-        views = self.views()
-        return [self._engine(one, views.get(one.name)) for one in snapshot.upstreams]
-
-    def _engine(self, seats: UpstreamSnapshot, view: EngineView | None) -> dict[str, Any]:
-        engine = self.engines.get(seats.name)
-        state = engine.state() if engine is not None else None
-        return {
-            "url": seats.name,
-            "up": state.up if state else None,
-            "ready": state.ready if state else False,
-            "reason": state.reason if state else "removed",
-            "suspended": seats.suspended,
-            "in_flight": seats.in_flight,
-            "limit": seats.limit,
-            "stalled": view.stalled if view else None,
-            "running": view.running if view else None,
-            "waiting": view.waiting if view else None,
-            "kv_cache_usage": view.kv_cache_usage if view else None,
-            "metrics_age_s": view.metrics_age_s if view else None,
-        }
+        states, views = self.engine_states(), self.views()
+        return [
+            _engine(one, states.get(one.name), views.get(one.name)) for one in snapshot.upstreams
+        ]
 
     def _tenants(self) -> list[dict[str, Any]]:
         busiest = sorted(self.tenants(), key=lambda one: (-one.in_flight, -one.waiting, one.name))
@@ -109,3 +94,22 @@ class StatusFacts:
             }
             for tenant in busiest[:_MOST_TENANTS]
         ]
+
+
+def _engine(
+    seats: UpstreamSnapshot, state: EngineState | None, view: EngineView | None
+) -> dict[str, Any]:
+    return {
+        "url": seats.name,
+        "up": state.up if state else None,
+        "ready": state.ready if state else False,
+        "reason": state.reason if state else "removed",
+        "suspended": seats.suspended,
+        "in_flight": seats.in_flight,
+        "limit": seats.limit,
+        "stalled": view.stalled if view else None,
+        "running": view.running if view else None,
+        "waiting": view.waiting if view else None,
+        "kv_cache_usage": view.kv_cache_usage if view else None,
+        "metrics_age_s": view.metrics_age_s if view else None,
+    }

@@ -37,7 +37,8 @@ def ask(
     path: bytes, drain: Drain | None = None, method: str = "GET", **states: EngineState
 ) -> Answer:
     """Status and decoded body."""
-    app = public_app(health_router(engines(**states), drain or Drain()))
+    begun = drain or Drain()
+    app = public_app(health_router(lambda: states, lambda: begun.begun))
 
     async def scenario() -> Answer:
         answer = await AsgiClient(app).request(method, path)
@@ -96,6 +97,15 @@ def test_probes_may_ask_for_the_head_only(path: bytes) -> None:
 def test_without_any_engine_it_is_not_ready_and_says_so() -> None:
     status, body = ask(b"/readyz")
     assert (status, body["reason"], body["engines"]) == (503, "no engine is known", {})
+
+
+def test_whoever_asks_for_others_says_what_it_means_that_there_is_none() -> None:
+    app = public_app(health_router(dict, lambda: False, "no worker serves"))
+
+    async def scenario() -> object:
+        return json.loads((await AsgiClient(app).request("GET", b"/readyz")).body)["reason"]
+
+    assert run(scenario()) == "no worker serves"
 
 
 def trouble(model: str | None = None, **states: EngineState) -> str:

@@ -7,7 +7,6 @@ from fastapi import APIRouter, HTTPException
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.admission.snapshot import AdmissionSnapshot
-from proxy.edge.drain import Drain
 from proxy.edge.health import health_router
 from proxy.edge.local_apps import admin_app, public_app
 from proxy.telemetry.metrics import Metrics
@@ -26,7 +25,7 @@ def metrics() -> Metrics:
 
 
 def apps() -> list[ASGIApp]:
-    health = health_router({}, Drain())
+    health = health_router(dict, lambda: False)
     return [public_app(health), admin_app(health, metrics(), APIRouter())]
 
 

@@ -29,7 +29,7 @@ def test_an_engine_is_told_with_what_it_says_of_itself() -> None:
 
 
 def test_an_engine_that_was_removed_is_there_until_its_requests_have_ended() -> None:
-    (engine,) = status_facts(engines={}, views=dict).now()["engines"]
+    (engine,) = status_facts(engine_states=dict, views=dict).now()["engines"]
     assert (engine["reason"], engine["in_flight"]) == ("removed", 3)
 
 
@@ -55,3 +55,8 @@ def test_everything_includes_the_history() -> None:
     told.sample()
     assert told.everything()["history"]["in_flight"] == [3]
     assert "history" not in told.now()
+
+
+def test_workers_are_shown_where_there_are_several() -> None:
+    assert "workers" not in status_facts().now()
+    assert status_facts(workers=lambda: [{"number": 1}]).now()["workers"] == [{"number": 1}]
