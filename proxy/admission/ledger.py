@@ -180,18 +180,16 @@ class Ledger:
 
     def load(self, queue_depth: int, max_queue_depth: int) -> Load:
         """Sums over the usable upstreams; a limit of tokens is None when any of them has none."""
-        usable = self._usable
-        prefill = [account.budgets.prefill for account in usable]
-        kv = [account.budgets.kv for account in usable]
-        return Load(
-            self.usable_taken,
-            self.usable_limit,
-            queue_depth,
-            max_queue_depth,
-            *_taken_of(prefill),
-            *_taken_of(kv),
-            len(usable),
-        )
+        places = queue_depth, max_queue_depth
+        if len(self._usable) == 1:  # nearly always, and in a flood everybody is told
+            (account,) = self._usable
+            prefill, kv = account.budgets.prefill, account.budgets.kv
+            seats = account.taken, account.limit.seats
+            return Load(*seats, *places, prefill.taken, prefill.limit, kv.taken, kv.limit)
+        prefill_tokens, prefill_limit = _sum_of([one.budgets.prefill for one in self._usable])
+        kv_tokens, kv_limit = _sum_of([one.budgets.kv for one in self._usable])
+        tokens = prefill_tokens, prefill_limit, kv_tokens, kv_limit
+        return Load(self.usable_taken, self.usable_limit, *places, *tokens, len(self._usable))
 
     def snapshot(self) -> tuple[UpstreamSnapshot, ...]:
         return tuple(account.snapshot() for account in self._accounts.values())
@@ -200,10 +198,8 @@ class Ledger:
         self._usable = [one for one in self._accounts.values() if one.suspended_for is None]
 
 
-def _taken_of(budgets: list[TokenBudget]) -> tuple[int, int | None]:
+def _sum_of(budgets: list[TokenBudget]) -> tuple[int, int | None]:
     """Tokens taken, and of how many."""
-    if len(budgets) == 1:  # nearly always, and a refusal must be cheap
-        return budgets[0].taken, budgets[0].limit
     limits = [budget.limit for budget in budgets if budget.limit is not None]
     is_limited = bool(budgets) and len(limits) == len(budgets)
     return sum([budget.taken for budget in budgets]), sum(limits) if is_limited else None

@@ -40,7 +40,8 @@ class Prospects:
 
     def expected_wait_s(self, request: AdmissionRequest, now: float) -> float:
         """Until its turn, if it came now and had a place."""
-        in_flight, limit = self._ledger.usable_taken, self._seats_that_turn_over()
+        in_flight = self._ledger.usable_taken
+        limit = self._seats_that_turn_over(in_flight)
         ahead = self._queue.seats_ahead(request)
         seats = in_flight - limit + ahead + self._ledger.width(request.seats)
         return self._drain_estimate.expected_wait_s(seats, limit, now)
@@ -51,14 +52,14 @@ class Prospects:
         ahead = self._queue.seats_ahead(request)
         if ahead <= 0:
             return False
-        limit = self._seats_that_turn_over()
+        limit = self._seats_that_turn_over(self._ledger.usable_taken)
         expected_s = self._drain_estimate.expected_wait_s(ahead, limit, now)
         return _DOUBT * (request.deadline - now) < expected_s < math.inf
 
-    def _seats_that_turn_over(self) -> int:
+    def _seats_that_turn_over(self, taken: int) -> int:
         """The limit; but where tokens run out before seats only those that are taken, or the wait
         behind them would look as short as if all seats were in use."""
-        limit, taken = self._ledger.usable_limit, self._ledger.usable_taken
+        limit = self._ledger.usable_limit
         if not 0 < taken < limit or not self._ledger.limits_tokens:
             return limit
         head = self._queue.head()

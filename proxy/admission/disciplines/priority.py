@@ -219,8 +219,10 @@ class PriorityDiscipline(Generic[W]):
             higher += band.fairness.competing_seats
         fairness = self._bands[request.priority].fairness
         line = self._known_line(request)
-        weight = self._weights.get(request.tenant, 1.0)
         own = 0 if line is None else line.queued_seats
+        if own == fairness.competing_seats:
+            return higher + own  # no other tenant's seats are in between, as where there are none
+        weight = self._weights.get(request.tenant, 1.0)
         everybody = fairness.competing_weight + (0 if line is not None and line.turn else weight)
         in_its_turn = (own + request.seats) * everybody / weight - request.seats
         return higher + min(fairness.competing_seats, math.ceil(in_its_turn))
