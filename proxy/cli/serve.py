@@ -8,8 +8,8 @@ import logging
 import resource
 import sys
 import time
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack, ExitStack, closing
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import click
 import uvloop
@@ -30,8 +30,10 @@ from proxy.telemetry.trace_file import TraceFile
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from proxy.app import Application
     from proxy.edge.records import RecordSink
 
 _log = logging.getLogger("sluice.serve")
@@ -42,6 +44,20 @@ _SIMULATED_MAX_NUM_SEQS = 64
 _KEEP_ALIVE_S = 75.0
 # Requests leave no reference cycles behind but for failed ones, so the collector may look seldom.
 _GC_THRESHOLDS = (20_000, 20, 50)
+
+
+class Beside(Protocol):
+    """What runs beside the gateway. When it has `ended` the gateway drains and ends; `leave` tells
+    it that the gateway does."""
+
+    @property
+    def ended(self) -> asyncio.Future[None]: ...
+
+    def leave(self) -> None: ...
+
+
+# Entered before the first request is accepted, left when the last one has ended.
+Companion: TypeAlias = "Callable[[Application, LineWriter], AbstractAsyncContextManager[Beside]]"
 
 
 @click.command()
@@ -72,7 +88,12 @@ def serve(beside: str | None, exit_with_stdin: bool, overrides: dict[str, Any]) 
     with ExitStack() as stack:
         if beside == "sim":
             overrides = _in_front_of_simulator(overrides, stack)
-        settings = load_settings(overrides)
+        run_gateway(load_settings(overrides))
+
+
+def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
+    """Until a signal ends it, or what runs beside it does."""
+    with ExitStack() as stack:
         public = stack.enter_context(_bind(settings.host, settings.port, "SLUICE_"))
         admin = stack.enter_context(
             _bind(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
@@ -84,7 +105,7 @@ def serve(beside: str | None, exit_with_stdin: bool, overrides: dict[str, Any]) 
             trace = stack.enter_context(closing(LineWriter.to_file(settings.trace_file)))
         _raise_descriptor_limit(settings)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, (public, admin), log, trace))
+            runner.run(_serve(settings, (public, admin), log, trace, companion))
 
 
 def _in_front_of_simulator(overrides: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
@@ -134,12 +155,32 @@ async def _serve(
     sockets: tuple[socket.socket, socket.socket],
     log: LineWriter,
     trace: LineWriter | None,
+    companion: Companion | None = None,
 ) -> None:
     application = build(settings, _record_sinks(settings, log, trace))
+    async with AsyncExitStack() as stack:
+        beside = None
+        if companion is not None:
+            beside = await stack.enter_async_context(companion(application, log))
+        await _serve_beside(beside, application, settings, sockets)
+
+
+async def _serve_beside(
+    beside: Beside | None,
+    application: Application,
+    settings: Settings,
+    sockets: tuple[socket.socket, socket.socket],
+) -> None:
+    def begin_drain() -> None:
+        application.begin_drain()
+        if beside is not None:
+            beside.leave()
+
     server = Server(
         apps=(application.public, application.admin),
         drain=application.drain,
-        begin_drain=application.begin_drain,
+        begin_drain=begin_drain,
+        ends_with=() if beside is None else (beside.ended,),
         drain_timeout_s=settings.drain_timeout,
         connection_limits=ConnectionLimits(
             request_s=settings.body_timeout,

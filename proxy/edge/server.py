@@ -61,7 +61,8 @@ class Server:
 
     `begin_drain` is called at the first SIGTERM or SIGINT and must refuse what waits; then running
     requests get `drain_timeout_s`, and the rest is broken off. A second signal ends the process at
-    once, unless `at_second_signal` does something else.
+    once, unless `at_second_signal` does something else. The end of any of `ends_with` is taken as
+    a first signal is.
     """
 
     apps: Sequence[ASGIApp]
@@ -70,13 +71,15 @@ class Server:
     drain_timeout_s: float
     connection_limits: ConnectionLimits
     at_second_signal: Callable[[int], None] = exit_at_once
+    ends_with: Sequence[asyncio.Future[None]] = ()
 
     async def run(self, sockets: Sequence[socket.socket], on_ready: Callable[[], None]) -> None:
         """Returns when everything is over. `on_ready` is called once all listeners accept."""
         stop = stop_signal(self.at_second_signal)
         async with listening(self.apps, sockets, self.connection_limits) as serving:
             on_ready()
-            await asyncio.wait([stop, *serving], return_when=asyncio.FIRST_COMPLETED)
+            ends = [stop, *serving, *self.ends_with]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await self._drain_requests()
 
     async def _drain_requests(self) -> None:

@@ -18,7 +18,7 @@ from proxy.edge.server import Address, BindError, Server, bind
 from proxy.edge.stop_signal import exit_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -72,6 +72,7 @@ class Running:
         self,
         drain_timeout_s: float = 30,
         at_second_signal: Callable[[int], None] = exit_at_once,
+        ends_with: Sequence[asyncio.Future[None]] = (),
     ) -> None:
         self.drain = Drain()
         self.public = Public(self.drain)
@@ -85,6 +86,7 @@ class Running:
             drain_timeout_s=drain_timeout_s,
             connection_limits=ConnectionLimits(request_s=30, write_s=60, idle_s=75),
             at_second_signal=at_second_signal,
+            ends_with=ends_with,
         )
         self.task = asyncio.create_task(server.run(self._sockets, on_ready=self._ready.set))
 
@@ -229,5 +231,21 @@ def test_whoever_runs_it_may_say_what_a_second_signal_does() -> None:
             assert numbers == [signal.SIGINT]
             running.public.may_end.set()
             assert await waiting == b"waited"
+
+    asyncio.run(scenario())
+
+
+def test_it_drains_as_well_when_what_it_ends_with_ends() -> None:
+    async def scenario() -> None:
+        neighbour = asyncio.get_running_loop().create_future()
+        async with Running(ends_with=[neighbour]) as server:
+            asking = asyncio.create_task(server.ask(b"wait"))
+            await server.public.waiting.wait()
+            neighbour.set_result(None)
+            while not server.drain.begun:
+                await asyncio.sleep(0.005)
+            server.public.may_end.set()
+            assert await asking == b"public"
+            await server.task
 
     asyncio.run(scenario())
