@@ -245,7 +245,7 @@ def test_it_drains_as_well_when_what_it_ends_with_ends() -> None:
             while not server.drain.begun:
                 await asyncio.sleep(0.005)
             server.public.may_end.set()
-            assert await asking == b"public"
+            assert await asking == b"waited"
             await server.task
 
     asyncio.run(scenario())
