@@ -44,13 +44,14 @@ _PATTERNS = {
     Pattern.UNKNOWN: "unknown",
 }
 _VERDICTS = {True: "OUT OF MEMORY", False: "NO OUT-OF-MEMORY FOUND", None: "NOT ENOUGH EVIDENCE"}
+_NOT_THE_CARDS = frozenset({Phase.HOST_MEMORY, Phase.SHARED_MEMORY})
 _STYLES = {True: "bold red", False: "bold green", None: "bold yellow"}
 _INDENT = "     "
 
 
 def print_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
     """The first line is the answer; evidence lines are never cut or wrapped by us."""
-    verdict = Text(_VERDICTS[diagnosis.oom], _STYLES[diagnosis.oom])
+    verdict = Text(_verdict(diagnosis), _STYLES[diagnosis.oom])
     _say(console, Text.assemble(verdict, ": ", diagnosis.cause))
     console.print()
     for label, value in (
@@ -66,6 +67,12 @@ def print_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
     _section(console, "What to do, in this order", _steps(console, diagnosis.advice))
     _section(console, "What would confirm it", _bullets(console, diagnosis.confirm))
     _section(console, "Also", _bullets(console, diagnosis.notes))
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    if diagnosis.oom is False and diagnosis.phase in _NOT_THE_CARDS:
+        return "NOT THE CARD'S MEMORY"
+    return _VERDICTS[diagnosis.oom]
 
 
 def as_object(diagnosis: Diagnosis, unreadable: Mapping[str, str]) -> dict[str, Any]:

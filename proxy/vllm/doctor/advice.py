@@ -246,6 +246,14 @@ def _fragmented(case: Case) -> Iterator[Advice]:
 
 
 def _host(case: Case) -> Iterator[Advice]:
+    free = case.number("node_free")
+    if free is not None:
+        yield Advice(
+            "VLLM_CPU_KVCACHE_SPACE",
+            str(max(int(free * 0.9), 1)),
+            "in GiB: the CPU engine's KV cache is taken from the host's RAM",
+            KV_COST,
+        )
     yield Advice(
         "the container's memory limit",
         None,

@@ -87,7 +87,8 @@ def _forward(event: OomEvent, life: EngineLife, place: Place) -> EventPhase:
 
 
 def _by_step(step: StepDump) -> EventPhase:
-    said = f"the step held {step.tokens} tokens of {step.requests or 'its'} requests"
+    of = "1 request" if step.requests == 1 else f"{step.requests or 'its'} requests"
+    said = f"the step held {step.tokens} tokens of {of}"
     if step.has_encoder_inputs:
         return EventPhase(
             Phase.MULTIMODAL_ENCODER, Confidence.MEDIUM, f"{said}, with encoder inputs"

@@ -1,7 +1,7 @@
 """The rules for what looks like an OOM of the card, and for what only follows from one."""
 
 from proxy.vllm.doctor.evidence import Phase
-from proxy.vllm.doctor.rule import DECIDES, HINT, STRONG, SYMPTOM, TALK, WHOLE, Rule, rule
+from proxy.vllm.doctor.rule import DECIDES, HINT, REAL, STRONG, SYMPTOM, TALK, WHOLE, Rule, rule
 
 LOOKALIKE_RULES: tuple[Rule, ...] = (
     rule(
@@ -56,8 +56,8 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         Phase.HOST_MEMORY,
         DECIDES,
         "the host has less free RAM than the CPU engine's share of it",
-        r"Available memory on node .*? is less than (?:desired CPU memory utilization|requested"
-        r" memory for kv)",
+        rf"Available memory on node \S+ (?:\((?P<node_free>{REAL})/)?.*? is less than (?:desired"
+        r" CPU memory utilization|requested memory for kv)",
         "Available memory on node",
     ),
     rule(
@@ -120,6 +120,26 @@ LOOKALIKE_RULES: tuple[Rule, ...] = (
         "Disk quota",
         "free disk space",
         unless=r"shm|shared memory|NCCL|posix_fallocate|" + TALK,
+    ),
+    rule(
+        "address taken",
+        Phase.NOT_OOM,
+        STRONG,
+        "the address is taken: another process, or an older engine, listens there",
+        r"error while attempting to bind on address|OSError: \[Errno 98\]",
+        "attempting to bind",
+        "[Errno 98]",
+        unless=TALK,
+    ),
+    rule(
+        "arguments",
+        Phase.NOT_OOM,
+        STRONG,
+        "the command line is not one that this vLLM knows, so nothing was started",
+        r"^\S+(?: serve)?: error: (?:unrecognized arguments?|ambiguous option|argument \S"
+        r"|the following arguments are required)",
+        ": error: ",
+        unless=TALK,
     ),
     rule(
         "illegal access",
@@ -263,13 +283,25 @@ SYMPTOM_RULES: tuple[Rule, ...] = (
         unless=TALK,
     ),
     rule(
+        "farewell",
+        Phase.UNKNOWN,
+        SYMPTOM,
+        "the server was told to end, and ended",
+        r"^(?:INFO:\s+)?Shutting down\b|Application shutdown complete|\[shutdown\] API server",
+        "hutdown",
+        "hutting down",
+        unless=TALK,
+    ),
+    rule(
         "another error",
         Phase.NOT_OOM,
         SYMPTOM,
         "the engine stopped for a reason that is not memory",
-        r"^(?:(?:\w+\.)*(?:\w*Error|\w*Exception)(?:: .+)?|(?:[a-z_]\w*\.){2,}[A-Z]\w+: .+)$",
+        r"^(?:Value error, .+|(?:\w+\.)*(?:\w*Error|\w*Exception)(?:: .+)?"
+        r"|(?:[a-z_]\w*\.){2,}[A-Z]\w+: .+)$",
         "Error",
         "Exception",
+        "Value error",
         ": ",
         unless=r"DeadError|out of memory|OutOfMemory|See root cause above|See stack trace|"
         r"CancelledError|ClientDisconnect|HTTPException|BrokenPipe|Engine core|died|"

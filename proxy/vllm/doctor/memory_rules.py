@@ -122,8 +122,8 @@ MEMORY_RULES: tuple[Rule, ...] = (
         Phase.UNKNOWN,
         HINT,
         "NCCL found no memory on the card: mostly because the engine had taken all of it",
-        r"Cuda failure (?:\d+ )?'out of memory'",
-        "Cuda failure",
+        r"(?:Cuda|CUDA|HIP) failure:? (?:\d+ )?'out of memory'",
+        " failure",
         oom=True,
     ),
 )

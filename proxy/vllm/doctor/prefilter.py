@@ -18,7 +18,7 @@ AT_START = (b"args: ", *(needle.encode() for needle in start_up_facts.NEEDLES))
 # the next life's arguments stand too.
 AT_END = (
     *(b"illed", b"xit", b"died", b"output_handler", b"No space left", b"args: "),
-    *(b"SIGSEGV", b"egmentation", b"ignal (11)"),
+    *(b"SIGSEGV", b"egmentation", b"ignal (11)", b"Watchdog caught", b"hutdown", b"hutting down"),
 )
 # Looked for in a block that has an error.
 AT_ERRORS = (b"Dumping s", b"bad_alloc", *AT_END)

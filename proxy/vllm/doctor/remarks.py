@@ -153,6 +153,19 @@ def _waiting(case: Case) -> Iterator[str]:
         )
 
 
+def _end_of_log(case: Case) -> Iterator[str]:
+    """A process that is killed from outside has no time to say so."""
+    verdict, life = case.verdict, case.verdict.life
+    if verdict.phase is not Phase.NOT_OOM or verdict.sign or not life or not life.facts.ready:
+        return
+    if not any(sign.rule == "farewell" for sign in life.signs):
+        yield (
+            "the log ends while the engine served, without a shutdown: it still runs, or something "
+            "outside killed it, which its own log cannot tell: `dmesg -T | grep -i oom`, the pod's "
+            "last state"
+        )
+
+
 def _files(case: Case) -> Iterator[str]:
     yield from case.findings.remarks
 
@@ -170,4 +183,4 @@ def _curve(case: Case) -> Iterator[str]:
         yield "the curve shows a steady climb or level: lower the engine's share of the card"
 
 
-_NOTES = (_classic_advice, _numbers, _cards, _lives, _waiting, _curve, _files)
+_NOTES = (_classic_advice, _numbers, _cards, _lives, _waiting, _curve, _end_of_log, _files)

@@ -15,12 +15,13 @@ MOST_FRAMES = 120
 # Source and markers between two frames; with more of other lines the traceback is not this one's.
 _MOST_BETWEEN = 8
 # What the code of a frame names where its path and function do not tell: the part of a model that
-# looks at images or hears, and memory of the host that is pinned for the card.
+# looks at images or hears, memory of the host that is pinned for the card, the capture of graphs.
 _TELLING_CODE = re.compile(
     r"self\.(visual|vision_\w+|\w*image_\w+|audio_\w+|\w+_tower|vpm|apm)\("
     # A language model's attention goes through the engine's backends.
     r"|\bF\.(scaled_dot_product_attention)\("
     r"|\b(pin_memory|cudaHost(?:Alloc|Register))\b"
+    r"|\.(capture_model)\("
 )
 _CODE = "code"
 _METHOD = re.compile(r"(?:processing|executing) method '?(\w+)|Call to (\w+) method failed")
@@ -101,7 +102,7 @@ _ENCODER = (
     r"|get_(?:vision|visual|image|video|audio)_\w+|get_cross_attention_states"
     r"|split_qkv|all_gather_interleave)$"
     r"|/\w*(?:siglip|clip|vision|_vit|vit_|idefics2_vision|pixtral_vision)\w*\.py:"
-    r"|^code:(?!pin_memory|cudaHost)"
+    r"|^code:(?!pin_memory|cudaHost|capture_model)"
 )
 _PROFILE = (
     r":(?:profile_run|determine_available_memory|determine_num_available_blocks"

@@ -204,7 +204,15 @@ def _another_error(life: EngineLife) -> Verdict | None:
     others = [sign for sign in life.signs if sign.rule == "another error"]
     if not others or (life.facts.ready and not died):
         return None
-    return replace(_plain(life, others[0]), confidence=Confidence.MEDIUM)
+    # A setting that is refused says which one in the line below its error.
+    lines = [sign.evidence for sign in others if _is_just_below(others[0], sign)]
+    return replace(
+        _plain(life, others[0]), confidence=Confidence.MEDIUM, evidence=_unique(lines[:2])
+    )
+
+
+def _is_just_below(first: Sign, other: Sign) -> bool:
+    return 0 <= other.evidence.line - first.evidence.line <= 1
 
 
 def _silent_death(life: EngineLife) -> Verdict | None:

@@ -96,3 +96,9 @@ def test_the_object_holds_sizes_in_bytes() -> None:
         "costs": "money",
     }
     assert seen["unreadable"] == [{"file": "x.log", "why": "is a directory"}]
+
+
+@pytest.mark.parametrize("phase", [Phase.HOST_MEMORY, Phase.SHARED_MEMORY])
+def test_memory_that_ran_out_elsewhere_is_not_called_none_found(phase: Phase) -> None:
+    said = page(Diagnosis(False, phase, "the host's RAM ran out", Confidence.HIGH))
+    assert said.startswith("NOT THE CARD'S MEMORY: the host's RAM ran out")

@@ -146,3 +146,13 @@ def test_sleep_mode_gets_no_expandable_segments() -> None:
 
 def test_what_is_no_lack_of_memory_gets_no_advice() -> None:
     assert diagnosis_of("RuntimeError: CUDA error: device-side assert triggered").advice == ()
+
+
+def test_a_cpu_engine_is_told_how_much_of_the_hosts_ram_it_may_have() -> None:
+    answer = diagnosis_of(
+        *STARTED,
+        "ValueError: Available memory on node 0 (10.21/12.71 GiB) on kv cache allocation is less "
+        "than requested memory for kv (400.0 GiB). Decrease --kv-cache-memory-bytes",
+    )
+    assert first(answer) == "VLLM_CPU_KVCACHE_SPACE"
+    assert values(answer)["VLLM_CPU_KVCACHE_SPACE"] == "9"

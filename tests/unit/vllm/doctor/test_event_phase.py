@@ -75,3 +75,12 @@ def test_much_unused_memory_at_the_start_is_still_the_start() -> None:
     error = oom("2.00 GiB", unallocated="3.00 GiB", allocated="74.00 GiB")
     answer = diagnosis_of(*STARTED, *traceback(f"{RUNNER}:load_model", error=error))
     assert answer.phase is Phase.STARTUP_WEIGHTS
+
+
+def test_one_request_is_one_request() -> None:
+    dump = (
+        "ERROR Dumping scheduler output for model execution: SchedulerOutput("
+        "num_scheduled_tokens={a: 900}, total_num_scheduled_tokens=900)"
+    )
+    answer = diagnosis_of(*SERVING, dump, *traceback(f"{RUNNER}:execute_model", error=oom()))
+    assert "of 1 request," in answer.cause

@@ -35,6 +35,10 @@ EXAMPLES = {
             "than desired CPU "
             "memory utilization (0.9, 7.2 GiB)."
         ),
+        (
+            "ValueError: Available memory on node 0 (10.21/12.71 GiB) on kv cache allocation is "
+            "less than requested memory for kv (400.0 GiB). Decrease --kv-cache-memory-bytes"
+        ),
     ),
     "killed": (
         "vllm-1 exited with code 137",
@@ -55,6 +59,14 @@ EXAMPLES = {
         "Unexpected bus error. This might be caused by insufficient shared memory (shm).",
     ),
     "disk": ("OSError: [Errno 28] No space left on device: '/cache/model.safetensors'",),
+    "address taken": (
+        "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address",
+        "OSError: [Errno 98] Address already in use",
+    ),
+    "arguments": (
+        "api_server.py: error: unrecognized arguments: --max-seqs",
+        "vllm serve: error: argument --max-num-seqs: invalid int value: 'many'",
+    ),
     "illegal access": (
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "RuntimeError: CUDA error: device-side assert triggered",
@@ -90,7 +102,13 @@ EXAMPLES = {
         "TimeoutError: RPC call to sample_tokens timed out.",
         "vllm.engine.multiprocessing.MQEngineDeadError: Engine loop is not running.",
     ),
+    "farewell": (
+        "INFO:     Shutting down",
+        "INFO:     Application shutdown complete.",
+        "INFO 12-02 23:11:35 [launcher.py:254] [shutdown] API server: shutdown triggered",
+    ),
     "another error": (
+        "  Value error, User-specified max_model_len (400000) is greater than the derived",
         "ValueError: User-specified max_model_len (99999) is greater",
         "huggingface_hub.errors.CacheNotFound: Cache directory not found: /data/.cache/huggingface",
     ),

@@ -76,3 +76,16 @@ def test_the_needs_of_one_request_are_read_without_an_estimate_too() -> None:
     )
     sign = signs_in(stripped(text), EvidenceLine("a.log", 1, text))[0]
     assert sign.numbers == {"length": 4096, "needed": 1.5, "available": 0.5}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[2] [FATAL ERROR]: HIP failure: 'out of memory' (in ncclCommInitRank during start)",
+        "gpu1:9:9 [0] NCCL WARN Cuda failure 'out of memory'",
+    ],
+)
+def test_nccl_says_it_on_every_makers_cards(text: str) -> None:
+    assert [s.rule for s in signs_in(stripped(text), EvidenceLine("a.log", 1, text))] == [
+        "out of memory in NCCL"
+    ]

@@ -46,3 +46,8 @@ def test_a_kill_is_looked_for_at_an_end_and_beside_errors() -> None:
     assert interesting(killed) == []
     assert lines_at_an_end(killed) == [(0, len(killed))]
     assert killed in interesting(b"EngineDeadError: x\n" + killed)
+
+
+def test_how_a_server_ended_stands_in_lines_without_an_error() -> None:
+    data = b"INFO:     Shutting down\nINFO: 1.2.3.4 GET /health 200\n[rank0] Watchdog caught it\n"
+    assert len(lines_at_an_end(data)) == 2

@@ -46,3 +46,14 @@ def test_the_curve_is_read_for_what_fails_while_serving() -> None:
 
 def test_an_unknown_phase_asks_for_what_is_missing() -> None:
     assert any("traceback" in ask for ask in diagnosis_of(oom()).confirm)
+
+
+ALIVE = "ends while the engine served"
+
+
+def test_a_log_without_a_farewell_cannot_tell_a_kill_from_a_good_day() -> None:
+    assert any(ALIVE in note for note in diagnosis_of(*SERVING).notes)
+    told = diagnosis_of(*SERVING, "INFO:     Shutting down", "INFO:     Finished server process")
+    assert not any(ALIVE in note for note in told.notes)
+    died = diagnosis_of(*SERVING, *traceback(FORWARD, error=oom()))
+    assert not any(ALIVE in note for note in died.notes)

@@ -123,3 +123,13 @@ def test_paths_tell_the_engine() -> None:
     assert engine_of(frames(("/x/vllm/worker/model_runner.py", "f"))) == "V0"
     assert engine_of(frames((TORCH, "f"))) is None
     assert Phase.PREFILL in {place.phase for place in PLACES}
+
+
+def test_the_call_that_captures_graphs_tells_of_them_where_its_frames_are_lost() -> None:
+    upwards = [
+        LogLine("    cuda_graph_memory_bytes = self.model_runner.capture_model()"),
+        LogLine(f'  File "{WORKER}", line 404, in compile_or_warm_up_model'),
+    ]
+    place = place_of(frames_above(upwards, ""))
+    assert place is not None
+    assert place.phase is Phase.STARTUP_GRAPH_CAPTURE

@@ -102,3 +102,25 @@ def test_a_metrics_page_or_a_recording_can_show_a_full_cache() -> None:
     assert diagnose(Findings(curve=curve)).phase is Phase.KV_EXHAUSTION
     assert diagnose(Findings(log=findings_of(*SERVING), metrics=page)).oom is False
     assert diagnose(Findings(log=LogFindings(), metrics=MetricsFindings(kv_usage=0.2))).oom is None
+
+
+def test_a_refused_setting_is_named_by_the_line_below_its_error() -> None:
+    answer = diagnosis_of(
+        *STARTED,
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "  Value error, User-specified max_model_len (400000) is greater than the derived one",
+    )
+    assert (answer.oom, answer.phase) == (False, Phase.NOT_OOM)
+    assert [line.text.partition(" ")[0] for line in answer.evidence] == [
+        "pydantic_core._pydantic_core.ValidationError:",
+        "Value",
+    ]
+
+
+def test_a_taken_port_and_a_wrong_flag_are_named() -> None:
+    taken = (
+        "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): in use"
+    )
+    assert "address is taken" in diagnosis_of(*SERVING, taken).cause
+    flag = diagnosis_of("api_server.py: error: unrecognized arguments: --max-seqs")
+    assert (flag.oom, "command line" in flag.cause) == (False, True)
