@@ -19,7 +19,7 @@ class SharingSettings(BaseSettings):
         fields.described(
             "The Redis or Valkey through which several gateways hold one limit for each engine. "
             "Unset: this gateway alone has the limit.",
-            "a URL such as redis://host:port/db",
+            "a URL: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://",
         ),
     ] = None
     cluster: Annotated[

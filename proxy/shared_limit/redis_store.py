@@ -14,9 +14,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redis.asyncio.connection import ConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -25,7 +22,9 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from proxy.env_values.store_address import StoreAddress
 from proxy.shared_limit.lease_rules import GRACE_MS, LEASE_MS, MISSING_MS
+from proxy.shared_limit.redis_route import RedisRoute
 from proxy.shared_limit.store import Granted, StoreAwayError, StoreRefusedError
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ _NAME = re.compile(rb"\bname=(\S+)")
 
 
 class RedisStore:
-    """`url` as redis-py reads it: redis://, rediss:// or unix://. `cluster` has no blanks in it.
+    """`url` as StoreAddress reads it. `cluster` has no blanks in it.
 
     `clock` replaces the server's, in seconds, for tests. Raises ValueError for a bad URL.
     """
@@ -57,15 +56,8 @@ class RedisStore:
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._pool = ConnectionPool.from_url(
-            url,
-            client_name=f"{self._name_prefix}{gateway}",
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=None,
-            socket_connect_timeout=_ANSWERS_WITHIN_S,
-            decode_responses=False,
-        )
+        address = StoreAddress.parse(url)
+        self._route = RedisRoute(address, self._key(""), f"{self._name_prefix}{gateway}")
         self._connection: AbstractConnection | None = None
         self._silent: AbstractConnection | None = None
         self._run = b""
@@ -110,7 +102,8 @@ class RedisStore:
         return f"sluice:{self._cluster}:"
 
     def _key(self, engine: str) -> str:
-        return f"sluice:lease:{{{self._cluster}:{engine}}}"
+        """The braces make a Redis Cluster keep all keys of this cluster of gateways at one node."""
+        return f"sluice:lease:{{{self._cluster}}}:{engine}"
 
     async def _exchange(self, commands: Callable[[], list[Sequence[Any]]]) -> list[Any]:
         """Sends all, then reads all. `commands` are asked for when the connection stands."""
@@ -139,9 +132,8 @@ class RedisStore:
 
     async def _connected(self) -> AbstractConnection:
         if self._connection is None:
-            connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+            connection = await self._route.connect()
             try:
-                await connection.connect()
                 info, script = await _answers(
                     connection, [("INFO", "server"), ("SCRIPT", "LOAD", _SCRIPT)]
                 )

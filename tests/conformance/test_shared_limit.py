@@ -66,7 +66,7 @@ class InRedis:
         """Its store closes the connection."""
 
     def forget(self) -> None:
-        self.redis.command("DEL", f"sluice:lease:{{{self.cluster}:{ENGINE}}}")
+        self.redis.command("DEL", f"sluice:lease:{{{self.cluster}}}:{ENGINE}")
 
 
 KINDS = pytest.mark.parametrize("kind", [InMemory, InRedis])

@@ -88,7 +88,7 @@ class Record:
     def back_after_kills(self) -> list[float]:
         """For each kill near which the store was up: how long until the seats were in use again."""
         away = [
-            (one.began - KILLED_S, one.ended + MISSING_S)
+            (one.began - KILLED_S, one.ended + (MISSING_S if one.kind == "restart" else GOES_ON_S))
             for one in self.of_kind("restart", "silence")
         ]
         kills = [one.began for one in self.of_kind("kill")]
@@ -144,7 +144,7 @@ class Chaos:
     async def rage(self, seconds: float) -> None:
         """Until everybody is back."""
         watching = [asyncio.create_task(self._look()), asyncio.create_task(self._ask())]
-        kinds = [self._kill, self._stop, self._restart, self._silence, self._cut]
+        kinds = [self._kill, self._stop, self._restart, self._silence, self._cut, self._kill]
         loop = asyncio.get_running_loop()
         ends, number = loop.time() + seconds, 0
         try:

@@ -39,15 +39,22 @@ class RedisServer:
         if program is None:  # CI installs one, and fails on a skip
             pytest.skip("needs redis-server or valkey-server: apt-get install redis-server")
         self.process = subprocess.Popen(  # noqa: S603 - a test's own command
-            [
-                *(program, "--port", str(self.port), "--bind", "127.0.0.1"),
-                *("--save", "", "--appendonly", "no", "--dir", str(self.directory)),
-                *self.arguments,
-            ],
+            [program, *self.command_line()],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
         )
-        wait_until(self.answers, "an answer of the Redis server")
+        try:
+            wait_until(self.answers, "an answer of the Redis server")
+        except BaseException:
+            self.stop()
+            raise
+
+    def command_line(self) -> list[str]:
+        return [
+            *("--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--save", "", "--appendonly", "no", "--dir", str(self.directory)),
+            *self.arguments,
+        ]
 
     def answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)) as it:
@@ -80,10 +87,36 @@ class RedisServer:
         self.process.send_signal(number)
 
 
+class SentinelServer(RedisServer):
+    """Watches one primary as `main`, alone, and takes it for dead after half a second."""
+
+    def watch(self, primary: RedisServer) -> None:
+        (self.directory / "sentinel.conf").write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self.directory}\n"
+            f"sentinel monitor main 127.0.0.1 {primary.port} 1\n"
+            "sentinel down-after-milliseconds main 500\n"
+            "sentinel failover-timeout main 5000\n"
+        )
+        self.start()
+
+    def command_line(self) -> list[str]:
+        return [str(self.directory / "sentinel.conf"), "--sentinel"]
+
+
 @contextlib.contextmanager
 def running_redis(directory: Path, *arguments: str) -> Iterator[RedisServer]:
     server = RedisServer(directory, arguments)
     server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def running_sentinel(directory: Path, primary: RedisServer) -> Iterator[SentinelServer]:
+    server = SentinelServer(directory)
+    server.watch(primary)
     try:
         yield server
     finally:

@@ -7,31 +7,14 @@ from proxy.env_values import redis_urls
 from proxy.env_values.redis_urls import cluster_name, redis_url
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis://localhost",
-        "redis://:secret@10.0.0.1:6380/2",
-        "rediss://user:secret@store.example:6379/0?ssl_cert_reqs=required",
-        "unix:///run/redis.sock?db=1",
-    ],
-)
-def test_urls_of_a_redis_are_taken(url: str) -> None:
-    taken = redis_url(SecretStr(url))
-    assert taken is not None
-    assert taken.get_secret_value() == url
+def test_the_url_of_a_redis_is_taken() -> None:
+    url = SecretStr("rediss://user:secret@store.example:6379/0?ssl_cert_reqs=required")
+    assert redis_url(url) is url
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("localhost:6379", "http://localhost", "redis://", "redis://host:port", "unix://"),
-        *("redis+sentinel://a,b/service", "redis://host:0"),
-    ],
-)
-def test_others_are_refused_and_their_secrets_not_shown(url: str) -> None:
+def test_another_is_refused_and_its_secret_not_shown() -> None:
     with pytest.raises(ValueError, match=r"^must be redis://host:port/db, rediss:// for TLS"):
-        redis_url(SecretStr(url))
+        redis_url(SecretStr("http://:secret@store"))
 
 
 def test_without_one_nothing_is_shared() -> None:

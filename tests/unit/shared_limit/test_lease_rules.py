@@ -49,16 +49,20 @@ def answered(state: State | None, renewal: Renewal, now: int = SETTLED) -> Grant
 # Shares
 
 
+def wanting(wants: dict[str, int]) -> dict[str, Member]:
+    return {name: member(want=want) for name, want in wants.items()}
+
+
 @given(wants=WANTS, room=st.integers(0, 60))
 def test_all_of_the_room_is_shared_and_no_more(wants: dict[str, int], room: int) -> None:
-    assert sum(shares(wants, room).values()) == room
+    assert sum(shares(wanting(wants), room).values()) == room
 
 
 @given(wants=WANTS, room=st.integers(0, 60))
 def test_nobody_gets_less_than_he_wants_beside_one_who_gets_more_than_one_seat_above_him(
     wants: dict[str, int], room: int
 ) -> None:
-    given_to = shares(wants, room)
+    given_to = shares(wanting(wants), room)
     for name, want in wants.items():
         if given_to[name] < want:
             assert max(given_to.values()) <= given_to[name] + 1
@@ -66,9 +70,35 @@ def test_nobody_gets_less_than_he_wants_beside_one_who_gets_more_than_one_seat_a
 
 @given(wants=WANTS, spare=st.integers(0, 30))
 def test_what_nobody_wants_is_split_evenly(wants: dict[str, int], spare: int) -> None:
-    given_to = shares(wants, sum(wants.values()) + spare)
+    given_to = shares(wanting(wants), sum(wants.values()) + spare)
     extra = [given_to[name] - want for name, want in wants.items()]
     assert max(extra) - min(extra) <= 1
+
+
+def test_odd_seats_go_to_those_to_whom_nothing_was_granted_for_longest_however_much_others_want() -> (
+    None
+):
+    members = {
+        "a": member(want=9, granted=3),
+        "b": member(want=1, granted=1),
+        "c": member(want=50, granted=2),
+        "d": member(want=50, granted=4),
+    }
+    assert shares(members, 2) == {"a": 0, "b": 1, "c": 1, "d": 0}
+
+
+def test_an_odd_seat_in_reserve_stays_with_who_has_it() -> None:
+    members = {"a": member(granted=2), "b": member(held=1, granted=1), "c": member()}
+    assert shares(members, 1) == {"a": 0, "b": 1, "c": 0}
+
+
+def test_an_odd_seat_that_nobody_has_in_reserve_goes_to_who_was_granted_one_last() -> None:
+    members = {"a": member(granted=2), "b": member(want=3, held=3, granted=4), "c": member()}
+    assert shares(members, 4) == {"a": 0, "b": 4, "c": 0}
+
+
+def test_nobody_at_all_gets_nothing() -> None:
+    assert shares({}, 5) == {}
 
 
 # Targets
@@ -100,6 +130,17 @@ def test_while_too_much_is_away_no_room_is_made_for_a_request_as_wide_as_the_lim
 
 
 # Renewals
+
+
+def test_of_fewer_seats_than_gateways_each_has_one_in_turn() -> None:
+    state = state_of(**{name: member(limit=2) for name in "abcde"})
+    served = []
+    for turn in range(10):
+        now = SETTLED + turn + 1
+        for name in "abcde":
+            renewal = asking(name, seq=turn + 2, want=9, widest=0, limit=2)
+            served += [name] * answered(state, renewal, now).held
+    assert {name: served.count(name) for name in "abcde"} == dict.fromkeys("abcde", 4)
 
 
 def test_what_others_hold_is_not_given_away() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,87 +10,28 @@ import pytest
 from proxy.shared_limit import redis_store
 from proxy.shared_limit.redis_store import RedisStore
 from proxy.shared_limit.store import Granted, Renewal, StoreAwayError, StoreRefusedError
+from tests.support.fake_redis import FakeRedis, bulk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 RENEWAL = Renewal(gateway="a", seq=1, keep=0, want=1, widest=1, waited_ms=0, limit=8)
 GRANTED = Granted(held=1, target=8, limit=8, members=("a",), overdue={}, in_grace=False)
-ANSWER = b'{"held":1,"target":8,"limit":8,"members":["a"],"overdue":{},"in_grace":false}'
-
-
-def bulk(text: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(text), text)
-
-
-class FakeServer:
-    """`says` overrides the answer to a command; None is silence. `connections` counts the open."""
-
-    def __init__(self) -> None:
-        self.says: dict[bytes, bytes | None] = {}
-        self.asked: list[list[bytes]] = []
-        self.connections = 0
-        self.opened = 0
-        self.port = 0
-        self.changed = asyncio.Condition()
-
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._count(1)
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                command = await _read_command(reader)
-                self.asked.append(command)
-                answer = self.says.get(command[0], _usual_answer(command))
-                if answer is not None:
-                    writer.write(answer)
-        writer.close()
-        await self._count(-1)
-
-    async def until_connections(self, count: int) -> None:
-        async with self.changed:
-            await self.changed.wait_for(lambda: self.connections == count)
-
-    async def _count(self, change: int) -> None:
-        async with self.changed:
-            self.connections += change
-            self.opened += max(change, 0)
-            self.changed.notify_all()
-
-
-async def _read_command(reader: asyncio.StreamReader) -> list[bytes]:
-    words = []
-    for _ in range(int((await reader.readuntil(b"\r\n"))[1:])):
-        length = int((await reader.readuntil(b"\r\n"))[1:])
-        words.append((await reader.readexactly(length + 2))[:-2])
-    return words
-
-
-def _usual_answer(command: list[bytes]) -> bytes:
-    match command[0]:
-        case b"INFO":
-            return bulk(b"# Server\r\nrun_id:abc123\r\n")
-        case b"SCRIPT":
-            return bulk(b"5ca1ab1e")
-        case b"EVALSHA":
-            return bulk(ANSWER)
-        case _:
-            return b"+OK\r\n"
 
 
 def with_server(
-    scenario: Callable[[FakeServer, RedisStore], Awaitable[None]], query: str = ""
+    scenario: Callable[[FakeRedis, RedisStore], Awaitable[None]], query: str = ""
 ) -> None:
     async def main() -> None:
-        fake = FakeServer()
-        server = await asyncio.start_server(fake.talk, "127.0.0.1", 0)
-        fake.port = server.sockets[0].getsockname()[1]
+        fake = FakeRedis()
+        await fake.listen()
         store = RedisStore(f"redis://127.0.0.1:{fake.port}{query}", "team", "a")
         try:
             await scenario(fake, store)
         finally:
             await store.aclose()
             await fake.until_connections(0)
-            server.close()
+            fake.close()
 
     asyncio.run(main())
 
@@ -102,7 +42,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_connection_bears_the_names_of_cluster_and_gateway() -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         await store.renew({"engine": RENEWAL})
         assert [b"CLIENT", b"SETNAME", b"sluice:team:a"] in fake.asked
 
@@ -110,14 +50,14 @@ def test_its_connection_bears_the_names_of_cluster_and_gateway() -> None:
 
 
 def test_all_engines_are_renewed_in_one_go_on_one_connection_each_under_its_own_key() -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         asked = {"http://one": RENEWAL, "http://two": RENEWAL}
         assert await store.renew(asked) == {"http://one": GRANTED, "http://two": GRANTED}
         await store.renew(asked)
         scripts = [words for words in fake.asked if words[0] == b"EVALSHA"]
         assert [words[3] for words in scripts[:2]] == [
-            b"sluice:lease:{team:http://one}",
-            b"sluice:lease:{team:http://two}",
+            b"sluice:lease:{team}:http://one",
+            b"sluice:lease:{team}:http://two",
         ]
         assert {(words[1], words[4]) for words in scripts} == {(b"5ca1ab1e", b"abc123")}
         assert (len(scripts), fake.opened) == (4, 1)
@@ -127,7 +67,7 @@ def test_all_engines_are_renewed_in_one_go_on_one_connection_each_under_its_own_
 
 @pytest.mark.usefixtures("impatient")
 def test_the_connection_to_a_silent_store_stays_open_until_another_one_stands() -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         await store.renew({"engine": RENEWAL})
         fake.says[b"EVALSHA"] = None
         with pytest.raises(StoreAwayError, match="no answer within"):
@@ -154,7 +94,7 @@ def test_the_connection_to_a_silent_store_stays_open_until_another_one_stands() 
     ],
 )
 def test_a_store_that_will_not_have_us_is_not_away(command: bytes, answer: bytes) -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         fake.says[command] = answer
         with pytest.raises(StoreRefusedError):
             await store.renew({"engine": RENEWAL})
@@ -173,7 +113,7 @@ def test_a_store_that_will_not_have_us_is_not_away(command: bytes, answer: bytes
     ],
 )
 def test_after_any_other_fault_it_begins_with_a_new_connection(answer: bytes) -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         fake.says[b"EVALSHA"] = answer
         with pytest.raises(StoreAwayError):
             await store.renew({"engine": RENEWAL})
@@ -194,7 +134,7 @@ def test_a_store_that_nobody_can_reach_is_away() -> None:
 
 
 def test_who_is_cancelled_leaves_no_answer_for_the_next_to_read() -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         await store.renew({"engine": RENEWAL})
         fake.says[b"EVALSHA"] = None
         task = asyncio.create_task(store.renew({"engine": RENEWAL}))  # type: ignore[arg-type]
@@ -211,7 +151,7 @@ def test_who_is_cancelled_leaves_no_answer_for_the_next_to_read() -> None:
 
 
 def test_the_connected_are_those_of_its_cluster() -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         await store.renew({"engine": RENEWAL})
         fake.says[b"CLIENT"] = bulk(
             b"id=3 addr=1.2.3.4:5 name=sluice:team:a db=0\n"
@@ -225,7 +165,7 @@ def test_the_connected_are_those_of_its_cluster() -> None:
 
 
 def test_where_connections_may_not_be_listed_nobody_knows_them_and_all_else_goes_on() -> None:
-    async def scenario(fake: FakeServer, store: RedisStore) -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
         await store.renew({"engine": RENEWAL})
         fake.says[b"CLIENT"] = b"-NOPERM no permissions to run the 'client|list' command\r\n"
         assert await store.connected() is None
@@ -236,5 +176,5 @@ def test_where_connections_may_not_be_listed_nobody_knows_them_and_all_else_goes
 
 
 def test_a_url_that_means_no_redis_is_refused() -> None:
-    with pytest.raises(ValueError, match="scheme"):
+    with pytest.raises(ValueError, match="must be redis://"):
         RedisStore("http://127.0.0.1", "team", "a")
