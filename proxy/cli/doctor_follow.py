@@ -7,9 +7,11 @@ Each file is judged on its own.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from dataclasses import dataclass
@@ -79,6 +81,8 @@ class FileTail:
             self._file = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             return False
+        if stat.S_ISDIR(os.fstat(self._file).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.name)
         self._position = 0
         return True
 
@@ -114,6 +118,7 @@ class Watch:
     intake: Intake
     ended: bool = False
     caught_up: bool = False
+    problem: str | None = None  # why nothing of it can be read
     hungry: bool = False  # there may be more to read already
     oom: bool = False
     _unread_since_s: float | None = None
@@ -148,7 +153,7 @@ class Watch:
         if self.ended:
             self.intake.end()
         else:
-            self.intake.look()
+            self.problem = self.intake.look()
         diagnosis = diagnose(self.intake.findings())
         self.oom = self.oom or diagnosis.oom is True
         seen = (diagnosis.phase, *((line.file, line.line) for line in diagnosis.evidence[:1]))
@@ -171,7 +176,7 @@ def follow(
     say(f"watching {', '.join(watch.tail.name for watch in watches)}; Ctrl-C ends it")
     try:
         while not all(watch.ended for watch in watches):
-            _round(watches, report)
+            _round(watches, report, say)
     except KeyboardInterrupt:
         say("stopped")
     finally:
@@ -179,10 +184,15 @@ def follow(
     return any(watch.oom for watch in watches)
 
 
-def _round(watches: Sequence[Watch], report: Callable[[Diagnosis], None]) -> None:
+def _round(
+    watches: Sequence[Watch], report: Callable[[Diagnosis], None], say: Callable[[str], None]
+) -> None:
     for watch in watches:
+        known = watch.problem
         if not watch.ended and (diagnosis := watch.look(time.monotonic())):
             report(diagnosis)
+        if watch.problem and watch.problem != known:
+            say(f"{watch.tail.name}: {watch.problem}")
     if not any(watch.hungry for watch in watches):
         time.sleep(_PERIOD_S)
 

@@ -90,11 +90,13 @@ class Intake:
         if len(file.head) >= HEAD_BYTES:
             self._decide(file)
 
-    def look(self) -> None:
-        """Decides the kind by what there is: no more may come for long."""
+    def look(self) -> str | None:
+        """Decides the kind by what there is: no more may come for long. Why nothing of it can be
+        used, as in a report."""
         file = self._file()
-        if file.kind is None and b"\n" in file.head:
+        if file.kind is None and (b"\n" in file.head or packed_by(bytes(file.head))):
             self._decide(file)
+        return _unused(file) if file.kind is Kind.BINARY else None
 
     def end(self, *, cut: bool = False) -> FileReport:
         """`cut`: the file broke off, and its end is lost."""
@@ -167,5 +169,9 @@ class Intake:
             case Kind.PAGE:
                 self._pages.append(read_page(file.page.decode(errors="replace"), file.name))
             case Kind.BINARY:
-                return packed_by(bytes(file.head)) or _NO_TEXT
+                return _unused(file)
         return None
+
+
+def _unused(file: _Open) -> str:
+    return packed_by(bytes(file.head)) or _NO_TEXT

@@ -22,7 +22,7 @@ _PACKED = {
     b"\xfd7zXZ": "packed by xz: `xz -dc FILE | sluice doctor -`",
     b"BZh": "packed by bzip2: `bzip2 -dc FILE | sluice doctor -`",
     b"PK\x03\x04": "a zip archive: unpack it first",
-    b"\x1f\x8b": "packed twice: `zcat FILE | sluice doctor -`",
+    b"\x1f\x8b": "packed by gzip: `zcat FILE | sluice doctor -`",
 }
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,3 +100,16 @@ def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> N
     assert (tail.read(), tail.renewed) == (b"cut\n", True)
     assert (tail.read(), tail.renewed) == (b"", False)
     tail.close()
+
+
+def test_a_directory_is_named_when_it_cannot_be_followed(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as raised:
+        FileTail(str(tmp_path)).read()
+    assert raised.value.filename == str(tmp_path)
+
+
+def test_what_cannot_be_read_is_known_once_it_is_quiet() -> None:
+    watch = Watch(Script(gzip.compress(KILL)), Intake())
+    watch.intake.begin("vllm.log.gz")
+    assert not any(watch.look(float(now)) for now in range(4))
+    assert "zcat" in (watch.problem or "")

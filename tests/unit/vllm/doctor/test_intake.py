@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from proxy.vllm.doctor.evidence import Findings
@@ -90,7 +92,7 @@ def test_a_file_whose_end_is_lost_is_told() -> None:
     [
         (bytes(range(256)) * 10, "is no text"),
         (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "zstd -dc"),
-        (b"\x1f\x8b" + bytes(range(256)), "packed twice"),
+        (b"\x1f\x8b" + bytes(range(256)), "zcat"),
         (b"| NVIDIA-SMI 550.54 |\n", "without a card's memory"),
         (b"timestamp, memory.used [MiB]\n", "no row"),
     ],
@@ -126,3 +128,14 @@ def test_a_look_at_a_short_file_decides_what_it_is() -> None:
     assert intake.findings().curve is None  # rows are looked at together, to count the cards
     intake.end()
     assert intake.findings().curve is not None
+
+
+def test_a_look_says_why_nothing_of_a_file_can_be_used() -> None:
+    intake = Intake()
+    intake.begin("growing.gz")
+    intake.feed(gzip.compress(LOG))
+    assert "zcat" in (intake.look() or "")
+    intake.end()
+    intake.begin("growing.log")
+    intake.feed(LOG)
+    assert intake.look() is None
