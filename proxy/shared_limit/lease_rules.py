@@ -7,6 +7,11 @@ Nobody gets what another has not given back, so the sum of h_i never comes to mo
 are max-min fair shares of R = L - (what overdue gateways hold) by what each wants; if all have what
 they want, the rest is split evenly, so that a burst finds seats without asking.
 
+Seats are whole, so that some are odd; with more gateways than seats, all are. Those that are wanted
+go to who was granted none for the longest time, in turn. In reserve they stay with who has them,
+else they go to who was granted one last: so they lie where they were needed, and with many engines
+each gateway has some. By their names the same few would have the odd seats of every engine.
+
 A request that is wider than its gateway's fair share would never find its seats. So the gateway
 whose first waiter needs more than that, and has waited longest, has w seats as its target, and the
 others share R - w until it has been served. One at a time; not while w > R.
@@ -42,7 +47,8 @@ MISSING_MS = round(MISSING_S * 1000)
 
 @dataclass(slots=True)
 class Member:
-    """A gateway as last heard of, at `seen`. `since`: when its first waiter began to wait."""
+    """A gateway as last heard of, at `seen`. `since`: when its first waiter began to wait.
+    `granted`: when the store last gave it a seat."""
 
     seq: int
     held: int
@@ -51,6 +57,7 @@ class Member:
     since: int
     limit: int
     seen: int
+    granted: int = 0
 
     def is_overdue(self, now: int) -> bool:
         return now - self.seen > LEASE_MS
@@ -88,6 +95,7 @@ def renew(state: State | None, run: str, asked: Renewal, now: int) -> tuple[Stat
     if asked.leaves:
         members.pop(me, None)
         return state, Granted(held=0, target=0, limit=0, members=(), overdue={}, in_grace=False)
+    before = members.get(me)
     members[me] = Member(
         seq=asked.seq,
         held=asked.keep,
@@ -96,6 +104,7 @@ def renew(state: State | None, run: str, asked: Renewal, now: int) -> tuple[Stat
         since=now - asked.waited_ms,
         limit=asked.limit,
         seen=now,
+        granted=before.granted if before else 0,
     )
     return state, _grant(state, me, now)
 
@@ -118,7 +127,9 @@ def _grant(state: State, name: str, now: int) -> Granted:
     else:
         target = targets(members, limit, now)[name]
         free = limit - sum(one.held for one in members.values())
-        me.held += max(0, min(free, target - me.held))
+        if (more := min(free, target - me.held)) > 0:
+            me.held += more
+            me.granted = now
     return Granted(
         held=me.held,
         target=target,
@@ -138,25 +149,38 @@ def targets(members: Mapping[str, Member], limit: int, now: int) -> dict[str, in
     live = {name: one for name, one in members.items() if not one.is_overdue(now)}
     away = sum(one.held for name, one in members.items() if name not in live)
     room = max(0, limit - away)
-    wants = {name: one.want for name, one in live.items()}
-    fair = shares(wants, room)
+    fair = shares(live, room)
     wide = [name for name, one in live.items() if fair[name] < one.widest <= room]
     if not wide:
         return fair
     first = min(wide, key=lambda name: (live[name].since, name))
-    del wants[first]
-    return {**shares(wants, room - live[first].widest), first: live[first].widest}
+    width = live.pop(first).widest
+    return {**shares(live, room - width), first: width}
 
 
-def shares(wants: Mapping[str, int], room: int) -> dict[str, int]:
+def shares(members: Mapping[str, Member], room: int) -> dict[str, int]:
     """Max-min fair, in whole seats; what nobody wants is split evenly."""
+    given = _of_what_is_wanted(members, room)
+    each, odd = divmod(room - sum(given.values()), max(1, len(members)))
+
+    def by_reserve(name: str) -> tuple[bool, int, str]:
+        one = members[name]
+        return (one.held - one.want <= each, -one.granted, name)
+
+    for place, name in enumerate(sorted(members, key=by_reserve)):
+        given[name] += each + (place < odd)
+    return given
+
+
+def _of_what_is_wanted(members: Mapping[str, Member], room: int) -> dict[str, int]:
     given: dict[str, int] = {}
     left = room
-    for index, name in enumerate(sorted(wants, key=lambda name: (wants[name], name))):
-        given[name] = min(wants[name], left // (len(wants) - index))
+    by_want = sorted(members, key=lambda name: (members[name].want, name))
+    for index, name in enumerate(by_want):
+        level, odd = divmod(left, len(by_want) - index)
+        if members[name].want > level:
+            in_turn = sorted(by_want[index:], key=lambda name: (members[name].granted, name))
+            return given | {name: level + (place < odd) for place, name in enumerate(in_turn)}
+        given[name] = members[name].want
         left -= given[name]
-    for index, name in enumerate(sorted(wants)):
-        spare = left // (len(wants) - index)
-        given[name] += spare
-        left -= spare
     return given

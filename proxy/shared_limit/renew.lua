@@ -45,36 +45,69 @@ local function names_of(map)
   return names
 end
 
--- Max-min fair, in whole seats; what nobody wants is split evenly.
-local function shares(wants, room)
-  local names = names_of(wants)
-  local by_want = names_of(wants)
+local function granted_of(member)
+  return member.granted or 0
+end
+
+local function of_what_is_wanted(members, room)
+  local by_want = names_of(members)
   table.sort(by_want, function(a, b)
-    if wants[a] ~= wants[b] then return wants[a] < wants[b] end
+    if members[a].want ~= members[b].want then return members[a].want < members[b].want end
     return a < b
   end)
   local given, left = {}, room
   for index, name in ipairs(by_want) do
-    given[name] = math.min(wants[name], math.floor(left / (#names - index + 1)))
+    local count = #by_want - index + 1
+    local level = math.floor(left / count)
+    if members[name].want > level then
+      local in_turn = {unpack(by_want, index)}
+      table.sort(in_turn, function(a, b)
+        local at_a, at_b = granted_of(members[a]), granted_of(members[b])
+        if at_a ~= at_b then return at_a < at_b end
+        return a < b
+      end)
+      local odd = left - level * count
+      for place, other in ipairs(in_turn) do
+        given[other] = level + (place <= odd and 1 or 0)
+      end
+      return given, 0
+    end
+    given[name] = members[name].want
     left = left - given[name]
   end
-  for index, name in ipairs(names) do
-    local spare = math.floor(left / (#names - index + 1))
-    given[name] = given[name] + spare
-    left = left - spare
+  return given, left
+end
+
+-- Max-min fair, in whole seats; what nobody wants is split evenly.
+local function shares(members, room)
+  local given, left = of_what_is_wanted(members, room)
+  local names = names_of(members)
+  local each = math.floor(left / math.max(1, #names))
+  local odd = left - each * #names
+  local function has_reserve(name)
+    return members[name].held - members[name].want > each
+  end
+  table.sort(names, function(a, b)
+    if has_reserve(a) ~= has_reserve(b) then return has_reserve(a) end
+    local at_a, at_b = granted_of(members[a]), granted_of(members[b])
+    if at_a ~= at_b then return at_a > at_b end
+    return a < b
+  end)
+  for place, name in ipairs(names) do
+    given[name] = given[name] + each + (place <= odd and 1 or 0)
   end
   return given
 end
 
 local function target_of(name, members, limit)
-  local wants, room = {}, limit
+  local live, room = {}, limit
   for other, member in pairs(members) do
-    if is_overdue(member) then room = room - member.held else wants[other] = member.want end
+    if is_overdue(member) then room = room - member.held else live[other] = member end
   end
   room = math.max(0, room)
-  local fair = shares(wants, room)
+  local fair = shares(live, room)
   local first
-  for _, other in ipairs(names_of(wants)) do
+  for _, other in ipairs(names_of(live)) do
     local member = members[other]
     if fair[other] < member.widest and member.widest <= room
         and (not first or member.since < members[first].since) then
@@ -83,8 +116,8 @@ local function target_of(name, members, limit)
   end
   if not first then return fair[name] end
   if first == name then return members[first].widest end
-  wants[first] = nil
-  return shares(wants, room - members[first].widest)[name]
+  live[first] = nil
+  return shares(live, room - members[first].widest)[name]
 end
 
 local function granted(state)
@@ -101,7 +134,8 @@ local function granted(state)
   local target = member.held
   if not in_grace then
     target = target_of(me, members, limit)
-    member.held = member.held + math.max(0, math.min(limit - held, target - member.held))
+    local more = math.min(limit - held, target - member.held)
+    if more > 0 then member.held, member.granted = member.held + more, now end
   end
   return {
     held = member.held,
@@ -137,6 +171,7 @@ if asked.leaves then
   members[me] = nil
   answer = {held = 0, target = 0, limit = 0, members = {}, overdue = {}, in_grace = false}
 else
+  local granted_at = members[me] and granted_of(members[me]) or 0
   members[me] = {
     seq = asked.seq,
     held = asked.keep,
@@ -145,6 +180,7 @@ else
     since = now - asked.waited_ms,
     limit = asked.limit,
     seen = now,
+    granted = granted_at,
   }
   answer = granted(state)
 end
