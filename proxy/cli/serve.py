@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
-import resource
-import sys
 import time
-from contextlib import AsyncExitStack, ExitStack, closing
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import click
 import uvloop
 
-from proxy import __version__
 from proxy.app import build
 from proxy.cli.beside import end_with_stdin, simulated_engine_beside
+from proxy.cli.serving import (
+    announce,
+    bind_listener,
+    connection_limits,
+    open_trace,
+    raise_descriptor_limit,
+    record_sinks,
+    settle_memory,
+    start_log,
+)
 from proxy.cli.settings_options import COMMON_SETTINGS, settings_options
-from proxy.cli.soundness import descriptors_needed
-from proxy.config import Settings, given_fields, load_settings, settings_table
-from proxy.edge.connection import ConnectionLimits
-from proxy.edge.server import Address, BindError, Server, bind
-from proxy.telemetry.access_log import AccessLog
-from proxy.telemetry.line_writer import LineWriter
-from proxy.telemetry.log_format import LogFormat
-from proxy.telemetry.logging_setup import configure_logging
-from proxy.telemetry.trace_file import TraceFile
+from proxy.config import Settings, given_fields, load_settings
+from proxy.edge.server import Server
 
 if TYPE_CHECKING:
     import socket
@@ -34,16 +32,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from proxy.app import Application
-    from proxy.edge.records import RecordSink
-
-_log = logging.getLogger("sluice.serve")
+    from proxy.telemetry.line_writer import LineWriter
 
 _SIMULATED_MAX_NUM_SEQS = 64
-# Longer than the 60 s after which the usual load balancers drop an idle connection: the side that
-# sends requests must be the one to close first, or a request meets a connection that is closing.
-_KEEP_ALIVE_S = 75.0
-# Requests leave no reference cycles behind but for failed ones, so the collector may look seldom.
-_GC_THRESHOLDS = (20_000, 20, 50)
 
 
 class Beside(Protocol):
@@ -94,16 +85,12 @@ def serve(beside: str | None, exit_with_stdin: bool, overrides: dict[str, Any]) 
 def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
     """Until a signal ends it, or what runs beside it does."""
     with ExitStack() as stack:
-        public = stack.enter_context(_bind(settings.host, settings.port, "SLUICE_"))
+        public = stack.enter_context(bind_listener(settings.host, settings.port, "SLUICE_"))
         admin = stack.enter_context(
-            _bind(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
+            bind_listener(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
         )
-        log = stack.enter_context(closing(LineWriter(sys.stderr.fileno(), "stderr", owned=False)))
-        configure_logging(settings.log_level, LogFormat(settings.log_format), log)
-        trace = None
-        if settings.trace_file is not None:
-            trace = stack.enter_context(closing(LineWriter.to_file(settings.trace_file)))
-        _raise_descriptor_limit(settings)
+        log, trace = start_log(settings, stack), open_trace(settings, stack)
+        raise_descriptor_limit(settings)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(settings, (public, admin), log, trace, companion))
 
@@ -125,31 +112,6 @@ def _in_front_of_simulator(overrides: dict[str, Any], stack: ExitStack) -> dict[
     return {**overrides, "upstream_urls": url}
 
 
-def _bind(host: str, port: int, prefix: str) -> socket.socket:
-    try:
-        return bind(Address(host, port, f"{prefix}HOST, {prefix}PORT"))
-    except BindError as error:
-        raise click.ClickException(str(error)) from error
-
-
-def _raise_descriptor_limit(settings: Settings) -> None:
-    """Takes what the system allows; says so when that is less than the limits may need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    engines = len(settings.upstream_urls)
-    needed = descriptors_needed(settings, engines)
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        _log.warning(
-            "only %d open files are allowed, but %d seats and %d waiting places need %d: "
-            "raise it with 'ulimit -n' or LimitNOFILE=",
-            hard,
-            settings.max_in_flight * engines,
-            settings.places(engines),
-            needed,
-        )
-
-
 async def _serve(
     settings: Settings,
     sockets: tuple[socket.socket, socket.socket],
@@ -157,7 +119,7 @@ async def _serve(
     trace: LineWriter | None,
     companion: Companion | None = None,
 ) -> None:
-    application = build(settings, _record_sinks(settings, log, trace))
+    application = build(settings, record_sinks(settings, log, trace, time.monotonic()))
     async with AsyncExitStack() as stack:
         beside = None
         if companion is not None:
@@ -182,11 +144,7 @@ async def _serve_beside(
         begin_drain=begin_drain,
         ends_with=() if beside is None else (beside.ended,),
         drain_timeout_s=settings.drain_timeout,
-        connection_limits=ConnectionLimits(
-            request_s=settings.body_timeout,
-            write_s=settings.write_timeout,
-            idle_s=_KEEP_ALIVE_S,
-        ),
+        connection_limits=connection_limits(settings),
     )
     try:
         await application.start()
@@ -196,48 +154,8 @@ async def _serve_beside(
         await application.stop()
 
 
-def _record_sinks(
-    settings: Settings, log: LineWriter, trace: LineWriter | None
-) -> list[RecordSink]:
-    sinks: list[RecordSink] = []
-    if settings.log_level in ("debug", "info"):
-        sinks.append(AccessLog(log, LogFormat(settings.log_format)))
-    if trace is not None:
-        sinks.append(TraceFile(trace, time.monotonic()))
-    return sinks
-
-
 def _ready(
     settings: Settings, engines: Sequence[str], public: socket.socket, admin: socket.socket
 ) -> None:
-    # What exists now lives as long as the process: the collector need not walk it again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    _log.info(
-        "settings: %s",
-        " ".join(f"{row.variable}={row.value}" for row in settings_table(settings) if row.value),
-    )
-    host, port = _reachable(public)
-    admin_host, admin_port = _reachable(admin)
-    click.echo(
-        f"Sluice {__version__} serves http://{host}:{port} in front of "
-        f"{_seats(settings, engines)}, {settings.places(len(engines))} waiting places, "
-        f"{settings.queue_timeout:g} s at most in the queue\n"
-        f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /status, /healthz, /readyz"
-    )
-
-
-def _seats(settings: Settings, engines: Sequence[str]) -> str:
-    each = settings.max_in_flight
-    if len(engines) == 1:
-        return f"{engines[0]}: {each} seats"
-    return f"{len(engines)} engines: {each} seats in each, {each * len(engines)} in all"
-
-
-def _reachable(bound: socket.socket) -> tuple[str, int]:
-    """The listener's address as one would type it on this machine."""
-    host, port = bound.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):  # a listener on every interface, shown, not bound, here
-        host = "127.0.0.1"
-    return (f"[{host}]" if ":" in host else host), port
+    settle_memory()
+    announce(settings, engines, public, admin)

@@ -7,7 +7,6 @@ import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import socket
 from contextlib import ExitStack, closing
@@ -20,9 +19,7 @@ from click.testing import CliRunner
 from proxy.cli import serve as module
 from proxy.cli.main import sluice
 from proxy.edge.server import Address, bind
-from proxy.telemetry.access_log import AccessLog
 from proxy.telemetry.line_writer import LineWriter
-from proxy.telemetry.trace_file import TraceFile
 from tests.support.gateway_in_memory import settings
 
 if TYPE_CHECKING:
@@ -171,72 +168,7 @@ def test_the_flag_for_a_simulated_engine_beats_an_engine_of_the_environment(
         assert module.load_settings(overrides).upstream_urls == ("http://127.0.0.1:1234",)
 
 
-# Open files --------------------------------------------------------------------------------------
-
-
-class Limits:
-    """Stands for the limits of the process."""
-
-    def __init__(self, soft: int, hard: int) -> None:
-        self.now = (soft, hard)
-
-    def get(self, _which: int) -> tuple[int, int]:
-        return self.now
-
-    def set(self, _which: int, limits: tuple[int, int]) -> None:
-        self.now = limits
-
-
-@pytest.mark.parametrize(
-    ("hard", "warns"), [(100, True), (100_000, False), (resource.RLIM_INFINITY, False)]
-)
-def test_as_many_files_as_allowed_may_be_open_and_too_few_are_said(
-    hard: int, warns: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    limits = Limits(64, hard)
-    monkeypatch.setattr(resource, "getrlimit", limits.get)
-    monkeypatch.setattr(resource, "setrlimit", limits.set)
-    module._raise_descriptor_limit(settings(max_in_flight=100, max_queue_depth=50))
-    soft = limits.now[0]
-    assert soft == hard or hard == resource.RLIM_INFINITY
-    assert bool(caplog.records) is warns
-    if warns:
-        assert "only 100 open files are allowed" in caplog.text
-        assert "100 seats and 50 waiting places" in caplog.text
-
-
 # Serving -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("level", "traced", "kinds"),
-    [
-        ("info", False, [AccessLog]),
-        ("debug", True, [AccessLog, TraceFile]),
-        ("warning", False, []),
-        ("error", True, [TraceFile]),
-    ],
-)
-def test_requests_are_recorded_where_somebody_reads_them(
-    level: str, traced: bool, kinds: list[type], writer: LineWriter
-) -> None:
-    sinks = module._record_sinks(settings(log_level=level), writer, writer if traced else None)
-    assert [type(sink) for sink in sinks] == kinds
-
-
-@pytest.mark.parametrize(
-    ("bound_to", "shown"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")]
-)
-def test_a_listener_is_shown_as_one_would_type_it(bound_to: str, shown: str) -> None:
-    with bind(Address(bound_to, 0, "")) as bound:
-        assert module._reachable(bound) == (shown, bound.getsockname()[1])
-
-
-def test_of_several_engines_the_number_is_said_and_the_seats_of_one_and_of_all() -> None:
-    chosen = settings(max_in_flight=57)
-    one, two = ["http://one"], ["http://one", "http://two"]
-    assert module._seats(chosen, one) == "http://one: 57 seats"
-    assert module._seats(chosen, two) == "2 engines: 57 seats in each, 114 in all"
 
 
 @pytest.mark.usefixtures("usual_gc")

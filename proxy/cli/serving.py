@@ -1,0 +1,138 @@
+"""What every process that serves does at its start, be it a whole gateway or one of its workers."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import resource
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from proxy import __version__
+from proxy.cli.soundness import descriptors_needed
+from proxy.config import Settings, settings_table
+from proxy.edge.connection import ConnectionLimits
+from proxy.edge.server import Address, BindError, bind
+from proxy.telemetry.access_log import AccessLog
+from proxy.telemetry.line_writer import LineWriter
+from proxy.telemetry.log_format import LogFormat
+from proxy.telemetry.logging_setup import configure_logging
+from proxy.telemetry.trace_file import TraceFile
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from contextlib import ExitStack
+
+    from proxy.edge.records import RecordSink
+
+_log = logging.getLogger("sluice.serve")
+
+# Longer than the 60 s after which the usual load balancers drop an idle connection: the side that
+# sends requests must be the one to close first, or a request meets a connection that is closing.
+_KEEP_ALIVE_S = 75.0
+# Requests leave no reference cycles behind but for failed ones, so the collector may look seldom.
+_GC_THRESHOLDS = (20_000, 20, 50)
+
+
+def bind_listener(host: str, port: int, prefix: str) -> socket.socket:
+    """Raises ClickException, which says which settings are to blame."""
+    try:
+        return bind(Address(host, port, f"{prefix}HOST, {prefix}PORT"))
+    except BindError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def raise_descriptor_limit(settings: Settings) -> None:
+    """Takes what the system allows; says so when that is less than the limits may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    engines = len(settings.upstream_urls)
+    needed = descriptors_needed(settings, engines)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        _log.warning(
+            "only %d open files are allowed, but %d seats and %d waiting places need %d: "
+            "raise it with 'ulimit -n' or LimitNOFILE=",
+            hard,
+            settings.max_in_flight * engines,
+            settings.places(engines),
+            needed,
+        )
+
+
+def start_log(settings: Settings, stack: ExitStack) -> LineWriter:
+    """Standard error, to which nobody has to wait for anybody; closed with `stack`."""
+    log = stack.enter_context(closing(LineWriter(sys.stderr.fileno(), "stderr", owned=False)))
+    configure_logging(settings.log_level, LogFormat(settings.log_format), log)
+    return log
+
+
+def open_trace(settings: Settings, stack: ExitStack) -> LineWriter | None:
+    """The trace file if there is to be one; closed with `stack`."""
+    if settings.trace_file is None:
+        return None
+    return stack.enter_context(closing(LineWriter.to_file(settings.trace_file)))
+
+
+def record_sinks(
+    settings: Settings, log: LineWriter, trace: LineWriter | None, started_at_s: float
+) -> list[RecordSink]:
+    """`started_at_s`: of the gateway, on the monotonic clock."""
+    sinks: list[RecordSink] = []
+    if settings.log_level in ("debug", "info"):
+        sinks.append(AccessLog(log, LogFormat(settings.log_format)))
+    if trace is not None:
+        sinks.append(TraceFile(trace, started_at_s))
+    return sinks
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        request_s=settings.body_timeout,
+        write_s=settings.write_timeout,
+        idle_s=_KEEP_ALIVE_S,
+    )
+
+
+def settle_memory() -> None:
+    """What exists now lives as long as the process: the collector need not walk it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def announce(
+    settings: Settings, engines: Sequence[str], public: socket.socket, admin: socket.socket
+) -> None:
+    """To the log with which settings, and to standard output where."""
+    _log.info(
+        "settings: %s",
+        " ".join(f"{row.variable}={row.value}" for row in settings_table(settings) if row.value),
+    )
+    host, port = reachable(public)
+    admin_host, admin_port = reachable(admin)
+    click.echo(
+        f"Sluice {__version__} serves http://{host}:{port} in front of "
+        f"{seats_in_words(settings, engines)}, {settings.places(len(engines))} waiting places, "
+        f"{settings.queue_timeout:g} s at most in the queue\n"
+        f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /status, /healthz, /readyz"
+    )
+
+
+def seats_in_words(settings: Settings, engines: Sequence[str]) -> str:
+    each = settings.max_in_flight
+    if len(engines) == 1:
+        return f"{engines[0]}: {each} seats"
+    return f"{len(engines)} engines: {each} seats in each, {each * len(engines)} in all"
+
+
+def reachable(bound: socket.socket) -> tuple[str, int]:
+    """The listener's address as one would type it on this machine."""
+    host, port = bound.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # a listener on every interface, shown, not bound, here
+        host = "127.0.0.1"
+    return (f"[{host}]" if ":" in host else host), port
