@@ -115,6 +115,7 @@ class StartUpFacts:
     model_bytes: int | None = None
     kv_cache_bytes: int | None = None
     kv_cache_tokens: int | None = None
+    host_kv_bytes: int | None = None  # of the host's RAM, as a CPU engine was told
     max_concurrency: float | None = None
     max_concurrency_tokens: int | None = None
     graph_pool_bytes: int | None = None

@@ -40,6 +40,12 @@ _NUMBERS: tuple[_Reading, ...] = (
         _gib,
         min,
     ),
+    (
+        "host_kv_bytes",
+        re.compile(rf"Explicitly set \({_R}/[\d.]+\) GiB for KV cache on node"),
+        _gib,
+        min,
+    ),
     ("kv_cache_tokens", re.compile(rf"KV cache size: {_N} tokens"), _whole, min),
     (
         "max_concurrency",
@@ -126,6 +132,7 @@ NEEDLES = (
     "CPU blocks",
     "concurrency for",
     "startup complete",
+    "KV cache on node",
     "Starting vLLM",
     "vllm serve",
     "max_num_batched_tokens=",

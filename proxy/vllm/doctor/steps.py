@@ -1,10 +1,11 @@
 """The single steps of advice, with their values computed from a case."""
 
+import math
 from collections.abc import Iterator
 
 from proxy.vllm.doctor.case import HEADROOM, Case
 from proxy.vllm.doctor.evidence import Advice
-from proxy.vllm.doctor.sizes import readable
+from proxy.vllm.doctor.sizes import GIB, readable
 
 KV_COST = "a smaller KV cache: fewer sequences at once"
 QUEUE_COST = "more requests wait in the gateway's queue, or are refused at once"
@@ -63,6 +64,14 @@ def lower_utilization(case: Case) -> Advice:
 
 
 def raise_utilization(case: Case, lacking: int | None) -> Advice:
+    told = case.facts.host_kv_bytes
+    if told is not None:
+        return Advice(
+            "VLLM_CPU_KVCACHE_SPACE",
+            str(math.ceil((told + lacking) / GIB)) if lacking else None,
+            "RAISE it, in GiB: the CPU engine's KV cache is as large as that, whatever the share",
+            "RAM of the host",
+        )
     return Advice(
         "--gpu-memory-utilization",
         case.raise_utilization(lacking),

@@ -156,3 +156,16 @@ def test_a_cpu_engine_is_told_how_much_of_the_hosts_ram_it_may_have() -> None:
     )
     assert first(answer) == "VLLM_CPU_KVCACHE_SPACE"
     assert values(answer)["VLLM_CPU_KVCACHE_SPACE"] == "9"
+
+
+def test_a_cpu_engines_kv_cache_is_raised_where_it_was_set() -> None:
+    answer = diagnosis_of(
+        *STARTED,
+        "(Worker pid=7) INFO 05-20 12:00:09 [w.py:260] Explicitly set (1.0/12.71) GiB for KV cache "
+        "on node 0.",
+        "ValueError: To serve at least one request with the model's max seq len (2000000), (1.91 "
+        "GiB KV cache is needed, which is larger than the available KV cache memory (1.0 GiB). "
+        "Based on the available memory, the estimated maximum model length is 1048448. Try",
+    )
+    assert values(answer)["VLLM_CPU_KVCACHE_SPACE"] == "2"
+    assert "--gpu-memory-utilization" not in values(answer)

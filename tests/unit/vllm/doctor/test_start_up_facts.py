@@ -33,6 +33,7 @@ def facts(*lines: str) -> StartUpFacts:
             "kv_cache_bytes",
             52.5,
         ),
+        ("Explicitly set (1.0/12.71) GiB for KV cache on node 0.", "host_kv_bytes", 1.0),
         ("Graph capturing finished in 20 secs, took 0.5 GiB", "graph_pool_bytes", 0.5),
         (
             (
