@@ -23,6 +23,8 @@ class Waiter(asyncio.Future["Permit | Evicted"]):
     very step, and no decision made before the task next runs can take it for alive.
     """
 
+    __slots__ = ("_left", "bypass", "joined_at", "request", "timer", "width")
+
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
