@@ -84,9 +84,15 @@ class Supervisor:
         self.last_death: Death | None = None
         """Set for good once it has given up."""
 
-    def start(self) -> asyncio.Task[None]:
-        """Begins. The task ends when it gives up."""
+    def start(self) -> None:
+        """Begins. Needs a running event loop."""
         self._task = asyncio.create_task(self._run(), name="engine supervisor")
+
+    @property
+    def ended(self) -> asyncio.Future[None]:
+        """Done when it has given up, or when no engine could be started at all."""
+        if self._task is None:
+            raise RuntimeError("start() comes first")
         return self._task
 
     def leave(self) -> None:
@@ -96,15 +102,20 @@ class Supervisor:
             self._life.engine.leave()
 
     async def stop(self, within_s: float) -> None:
-        """SIGTERM to the engine if there is one, and SIGKILL when `within_s` is over."""
+        """SIGTERM to the engine if there is one, and SIGKILL when `within_s` is over.
+
+        Raises what no engine could be started for, an OSError.
+        """
         self.leave()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        ended = self.ended
+        ended.cancel()
+        await asyncio.wait([ended])
         if self._life is not None:
             await self._life.engine.stop(within_s)
             self._life.log.close()
             self._life = None
+        if not ended.cancelled():
+            ended.result()
 
     async def _run(self) -> None:
         attempt = 1

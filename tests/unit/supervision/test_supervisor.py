@@ -7,6 +7,8 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
+
 from proxy.simulator.log_lines import out_of_memory_lines, start_up_lines
 from proxy.simulator.options import SimulatorOptions
 from proxy.supervision.restart_policy import Death, GiveUp, RestartPolicy
@@ -52,6 +54,7 @@ class Played:
 
     give_up_after: int = 3
     is_up: bool = False
+    cannot_start: bool = False
     engines: list[PlayedEngine] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -64,10 +67,12 @@ class Played:
         )
         loop = asyncio.get_running_loop()
         self.supervisor = Supervisor(self._start, policy, self, lambda: self.is_up, loop.time)
-        self.task = self.supervisor.start()
+        self.supervisor.start()
 
     async def _start(self, take: Callable[[bytes], None]) -> PlayedEngine:
         await asyncio.sleep(0.1)
+        if self.cannot_start:
+            raise OSError("no more processes")
         self.engines.append(PlayedEngine(take))
         return self.engines[-1]
 
@@ -172,7 +177,7 @@ def test_it_gives_up_in_the_end_and_remembers_the_last_death() -> None:
         played = Played(give_up_after=2)
         (await played.engine(1)).die(1)
         (await played.engine(2)).die(9)
-        await played.task
+        await played.supervisor.ended
         assert played.said[-1] == "gave up: it died 2 times in a row"
         assert played.supervisor.last_death is not None
         assert played.supervisor.last_death.exit_code == 9
@@ -201,7 +206,7 @@ def test_an_engine_that_dies_while_we_leave_is_not_started_again() -> None:
         engine = await played.engine()
         played.supervisor.leave()
         engine.die()
-        await played.task
+        await played.supervisor.ended
         await played.supervisor.stop(7.0)
         assert played.said == ["starting 1"]
         assert len(played.engines) == 1
@@ -229,5 +234,15 @@ def test_stopped_while_an_engine_is_being_started_it_stops_that_one() -> None:
         await played.supervisor.stop(7.0)
         (engine,) = played.engines
         assert engine.told[-1] == "stop 7"
+
+    run(scenario())
+
+
+def test_what_keeps_engines_from_being_started_at_all_is_raised_in_the_end() -> None:
+    async def scenario() -> None:
+        played = Played(cannot_start=True)
+        await asyncio.wait([played.supervisor.ended])
+        with pytest.raises(OSError, match="no more processes"):
+            await played.supervisor.stop(7.0)
 
     run(scenario())
