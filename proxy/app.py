@@ -30,6 +30,7 @@ from proxy.edge.drain import Drain
 from proxy.edge.gateway import Gateway
 from proxy.edge.health import engine_trouble, health_router
 from proxy.edge.intake import Intake
+from proxy.edge.live_changes import live_changes_router
 from proxy.edge.local_apps import admin_app, public_app
 from proxy.edge.open_routes import OpenRoutes
 from proxy.edge.records import Records
@@ -42,6 +43,8 @@ from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.edge.status.router import status_router
 from proxy.edge.status.watch import StatusWatch
 from proxy.engine_fleet import EngineFleet
+from proxy.live_control import LiveControl
+from proxy.live_settings import LiveSettings
 from proxy.shared_limit.lease_keeper import LeaseKeeper
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.sharing_view import SharingView
@@ -121,6 +124,7 @@ def build(
     """
     loop = asyncio.get_running_loop()
     rng = random.Random()
+    live = LiveSettings(settings)
     leases = _leases(
         settings,
         lambda engine: fleet.demand(engine),  # noqa: PLW0108 - the fleet comes after
@@ -147,7 +151,7 @@ def build(
     disciplines: WeakSet[PriorityDiscipline[Waiter]] = WeakSet()  # one a queue, as long as it is
     controller = AdmissionController(
         limits={},
-        max_queue_depth=settings.places,
+        max_queue_depth=live.places,
         clock=loop.time,
         observer=metrics,
         new_discipline=lambda: _discipline(settings, loop.time, disciplines),
@@ -158,12 +162,14 @@ def build(
     intake = Intake(settings.max_body_bytes, settings.body_timeout, 0)
 
     def sized_for(engines: int) -> None:
-        intake.max_buffered_bytes = _body_bytes(settings, engines)
+        intake.max_buffered_bytes = _body_bytes(live.now, engines)
 
     fleet.attach(controller, lambda: _most_tenants(disciplines), sized_for)
     engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)
     fleet.set(engine_list.engines)  # those behind host names follow at the start
     drain = Drain()
+    control = LiveControl(controller, fleet, drain)
+    live.on_change(control.adopt)
 
     def engine_states() -> dict[str, EngineState]:
         return {name: engine.state() for name, engine in engines.items()}
@@ -193,6 +199,7 @@ def build(
         queue_timeout_s=settings.queue_timeout,
         wall_clock=time.time,
     )
+    token = settings.admin_token
     public = Gateway(
         local_app=public_app(health),
         doorman=Doorman(
@@ -201,7 +208,7 @@ def build(
             routes=routes,
             controller=controller,
             records=records,
-            queue_timeout_s=settings.queue_timeout,
+            queue_timeout_s=lambda: live.now.queue_timeout,
         ),
         intake=intake,
         token_meter=fleet.meter,
@@ -220,7 +227,12 @@ def build(
     )
     return Application(
         public=public,
-        admin=admin_app(health, metrics, status_router(status, lambda: drain.is_over)),
+        admin=admin_app(
+            health,
+            metrics,
+            status_router(status, lambda: drain.is_over),
+            live_changes_router(live, control, token.get_secret_value()) if token else None,
+        ),
         controller=controller,
         drain=drain,
         metrics=metrics,
@@ -239,7 +251,9 @@ def _discipline(
 ) -> PriorityDiscipline[Waiter]:
     """Each queue has one of its own."""
     discipline = PriorityDiscipline[Waiter](
-        clock, settings.weights_by_tenant, settings.tenant_max_in_flight
+        clock,
+        settings.weights_by_tenant,
+        settings.tenant_max_in_flight and settings.of_a_worker(settings.tenant_max_in_flight),
     )
     made.add(discipline)
     return discipline

@@ -30,13 +30,14 @@ __all__ = [
     "SettingsError",
     "given_fields",
     "load_settings",
+    "problem_lines",
     "setting_default",
     "settings_table",
     "variable_name",
 ]
 
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
-_SECRETS = frozenset({"upstream_api_key", "api_keys", "redis_url"})
+_SECRETS = frozenset({"admin_token", "upstream_api_key", "api_keys", "redis_url"})
 _LONGEST_SHOWN_VALUE = 100
 
 
@@ -84,7 +85,7 @@ def load_settings(overrides: Mapping[str, object] = _NO_OVERRIDES) -> Settings:
     try:
         settings = Settings(**flags)  # type: ignore[arg-type]  # pydantic judges the values
     except ValidationError as error:
-        raise SettingsError(problems + _lines(error)) from None
+        raise SettingsError(problems + problem_lines(error)) from None
     if problems:
         raise SettingsError(problems)
     return settings.remember_sources(_sources(flags, dotenv))
@@ -132,7 +133,8 @@ def _environment_problems(dotenv: Mapping[str, str | None]) -> list[str]:
     return problems
 
 
-def _lines(error: ValidationError) -> list[str]:
+def problem_lines(error: ValidationError) -> list[str]:
+    """One for each fault, without secrets."""
     lines = [
         line
         for details in error.errors(include_url=False)

@@ -14,14 +14,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from proxy.admission.limits.aimd import AimdLimit
-from proxy.admission.limits.fixed import FixedLimit
+from proxy.admission.limits.manual import ManualLimit
 from proxy.admission.limits.slow_start import SlowStart
 from proxy.admission.limits.tightest import TightestLimit
 from proxy.admission.outcome import Reason
 from proxy.admission.snapshot import UpstreamSnapshot
 from proxy.admission.token_budget import TokenBudgets
 from proxy.edge.engine import EngineState
-from proxy.effective_limits import effective_limits, kv_budget
+from proxy.effective_limits import budgets_of_a_worker, effective_limits
 from proxy.telemetry.engine_view import EngineView
 from proxy.upstream.circuit_breaker import BreakerState, CircuitBreaker
 from proxy.upstream.errors import UpstreamConnectError, UpstreamError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from proxy.admission.controller import AdmissionController
-    from proxy.admission.ports import Limit
+    from proxy.admission.ports import SettableLimit
     from proxy.admission.snapshot import Demand
     from proxy.edge.token_meter import TokenMeter
     from proxy.openai_api.measure import Measured
@@ -60,7 +60,7 @@ class EngineControl:
         settings: Settings,
         clock: Callable[[], float],
         meter: TokenMeter | None = None,
-        lease: Limit | None = None,
+        lease: SettableLimit | None = None,
     ) -> None:
         self.name = name
         self._settings = settings
@@ -68,11 +68,10 @@ class EngineControl:
         self._adaptive: AimdLimit | None = None
         if settings.adaptive:
             self._adaptive = AimdLimit(settings.max_in_flight)
-        limits: list[Limit] = [limit for limit in (lease, self._adaptive) if limit is not None]
-        if len(limits) > 1:
-            limits = [TightestLimit(*limits)]
-        self.limit = SlowStart(limits[0] if limits else FixedLimit(settings.max_in_flight))
-        self.budgets = TokenBudgets(settings.max_prefill_tokens, kv_budget(settings, None))
+        own = self._adaptive or (None if lease else ManualLimit(settings.max_in_flight))
+        self._limits = [limit for limit in (lease, own) if limit is not None]
+        self.limit = SlowStart(TightestLimit(*self._limits) if lease and own else self._limits[0])
+        self.budgets = TokenBudgets(*budgets_of_a_worker(settings, None))
         self._calibration = CounterCalibration()
         self._breaker = CircuitBreaker()
         self.meter = meter
@@ -107,6 +106,12 @@ class EngineControl:
         self._controller = controller
         self._poller = poller
         self._active_tenants = active_tenants
+
+    def adopt(self, settings: Settings) -> None:
+        """Somebody has changed them; limit_changed() of the controller is to follow."""
+        self._settings = settings
+        for limit in self._limits:
+            limit.set_most(settings.max_in_flight)
 
     @property
     def in_flight(self) -> int:
@@ -261,7 +266,7 @@ class EngineControl:
             self.meter.estimate.learn_mean(*pair)
 
     def _resize_kv_budget(self) -> None:
-        budget = kv_budget(self._settings, self._kv_cache_tokens)
+        _, budget = budgets_of_a_worker(self._settings, self._kv_cache_tokens)
         if budget != self.budgets.kv.limit:
             self.budgets.kv.limit = budget
             _log.info(

@@ -107,6 +107,14 @@ class EngineFleet:
             self._retire(name)
         self._counted(len(wanted))
 
+    def adopt(self, settings: Settings) -> None:
+        """Somebody has changed them. What runs goes on, above a lower limit too."""
+        self._settings = settings
+        for member in self._members.values():
+            member.control.adopt(settings)
+        self._counted(len(self._members) - len(self._retiring))
+        self._attached().limit_changed()
+
     def start(self) -> None:
         """Begins to watch the engines. Needs a running event loop."""
         self._is_started = True

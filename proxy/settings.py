@@ -69,6 +69,15 @@ class Settings(SharingSettings, EngineSettings):
         ),
     ] = "127.0.0.1"
     admin_port: Annotated[int, fields.port("Port of the admin listener")] = 8081
+    admin_token: Annotated[
+        SecretStr | None,
+        AfterValidator(scalars.header_safe_secret),
+        fields.described(
+            "Bearer token for changes while the gateway runs, on the admin listener. "
+            "Unset: nothing can be changed.",
+            "a token",
+        ),
+    ] = None
     max_num_seqs: Annotated[
         int | None,
         fields.seats("The --max-num-seqs that vLLM was started with."),
@@ -310,6 +319,8 @@ class Settings(SharingSettings, EngineSettings):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+            *combinations.worker_problems(self.workers, self.redis_url is not None),
+            *combinations.live_change_problems(self.admin_token is not None, self.workers),
 
 
 def _secret_text(secret: SecretStr | None) -> str:

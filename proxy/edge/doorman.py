@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from proxy.edge import error_table
 from proxy.edge.answers import Refusal
 from proxy.edge.request_headers import BadHeaderError
-from proxy.edge.routes import Access, MethodNotAllowed, Route
+from proxy.edge.routes import Access, Route
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.admission.controller import AdmissionController
     from proxy.admission.outcome import Rejected
     from proxy.edge.api_keys import ApiKeys
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doorman:
-    """`queue_timeout_s`: the longest that anybody may wait."""
+    """`queue_timeout_s`: the longest that anybody may wait, now."""
 
     header_reader: HeaderReader
     keys: ApiKeys
     routes: RouteTable
     controller: AdmissionController
     records: Records
-    queue_timeout_s: float
+    queue_timeout_s: Callable[[], float]
 
     def objection(self, visit: Visit) -> Refusal | Rejected | None:
         """Why this request may not come in, ready to be raised; None if it may.
@@ -63,7 +65,7 @@ class Doorman:
 
     def longest_wait_s(self, headers: RequestHeaders) -> float:
         """The least of what we allow and what the client says."""
-        longest = self.queue_timeout_s
+        longest = self.queue_timeout_s()
         if headers.queue_timeout_s is not None:
             longest = min(longest, headers.queue_timeout_s)
         if headers.client_timeout_s is not None:
@@ -83,10 +85,9 @@ class Doorman:
     def _route(self, visit: Visit) -> Route | Refusal:
         method = visit.scope["method"]
         match = self.routes.match(method, visit.scope["raw_path"])
-        if isinstance(match, MethodNotAllowed) and visit.headers.asks_preflight:
-            match = self.routes.preflight(method) or match
         if isinstance(match, Route):
             return match
-        if isinstance(match, MethodNotAllowed):
-            return Refusal(error_table.method_not_allowed(method, match.allowed))
-        return Refusal(error_table.UNKNOWN_PATH)
+        if match is None:
+            return Refusal(error_table.UNKNOWN_PATH)
+        preflight = self.routes.preflight(method) if visit.headers.asks_preflight else None
+        return preflight or Refusal(error_table.method_not_allowed(method, match.allowed))

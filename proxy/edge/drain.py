@@ -1,4 +1,6 @@
-"""The end of the process's life: no new requests, running ones finish, then the rest is broken."""
+"""No new requests, and running ones finish: for a while, or at the end of the process's life, when
+the rest is broken.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,13 @@ if TYPE_CHECKING:
 
 
 class Drain:
-    """Knows the requests that run, and whether the process is leaving."""
+    """Knows the requests that run, whether new ones are let in, and whether the process ends."""
 
     def __init__(self) -> None:
         self.begun = False
+        """Nothing new is let in."""
+        self.is_final = False
+        """The process was told to stop."""
         self._over = False
         self._running: set[ClientWatch] = set()
         self._idle = asyncio.Event()
@@ -28,7 +33,7 @@ class Drain:
 
     def leave(self, watch: ClientWatch) -> None:
         self._running.discard(watch)
-        if self.begun and not self._running:
+        if self.is_final and not self._running:
             self._idle.set()
 
     @property
@@ -36,14 +41,24 @@ class Drain:
         return len(self._running)
 
     def begin(self) -> None:
-        self.begun = True
+        """For good: what finish() waits for."""
+        self.begun = self.is_final = True
         if not self._running:
             self._idle.set()
+
+    def pause(self) -> None:
+        """Until resume()."""
+        self.begun = True
+
+    def resume(self) -> bool:
+        """False once begin() was called, which nothing takes back."""
+        self.begun = self.is_final
+        return not self.is_final
 
     @property
     def is_over(self) -> bool:
         """Nothing runs any more, and nothing will: the process is about to end."""
-        return self.begun and (self._over or not self._running)
+        return self.is_final and (self._over or not self._running)
 
     async def finish(self, timeout_s: float) -> int:
         """Waits until nothing runs, at most `timeout_s`; then ends the rest.

@@ -94,7 +94,7 @@ def _explain(facts: RefusalFacts, engine_state: Callable[[], str], retry_after_s
             engines = "engines" if several else "engine"
             return f"This client uses its share of the {engines}: {load}. {waited}; {again}"
         case Reason.DRAINING:
-            return f"This gateway is shutting down and takes no new requests. {waited}; {again}"
+            return f"This gateway is draining and takes no new requests. {waited}; {again}"
         case Reason.UPSTREAM_UNAVAILABLE | Reason.UPSTREAM_STALLED:
             return f"No engine can serve the request now: {engine_state()}. {waited}; {again}"
 

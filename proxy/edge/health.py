@@ -36,7 +36,7 @@ def health_router(
     async def readyz() -> JSONResponse:
         states = engine_states()
         if draining():
-            return _not_ready("draining: this gateway is shutting down", states)
+            return _not_ready("draining: this gateway takes no new requests", states)
         if not any(state.ready for state in states.values()):
             return _not_ready(_trouble(states, without_engines), states)
         return JSONResponse({"status": "ready", "engines": _described(states)})

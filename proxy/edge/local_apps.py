@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from proxy.edge import error_table
+from proxy.edge.answers import Refusal
 from proxy.edge.request_headers import new_request_id
 from proxy.openai_api.errors import error_body
 
@@ -33,9 +34,11 @@ def public_app(health: APIRouter) -> FastAPI:
     return _bare_app([health])
 
 
-def admin_app(health: APIRouter, metrics: MetricsPage, status: APIRouter) -> FastAPI:
-    """/healthz, /readyz, /metrics and /status."""
-    app = _bare_app([health, status])
+def admin_app(
+    health: APIRouter, metrics: MetricsPage, status: APIRouter, changes: APIRouter | None = None
+) -> FastAPI:
+    """/healthz, /readyz, /metrics and /status; and /admin, where `changes` are allowed."""
+    app = _bare_app([health, status, *([] if changes is None else [changes])])
 
     @app.get("/metrics")
     async def metrics_page(request: Request) -> Response:
@@ -51,9 +54,14 @@ def _bare_app(routers: Iterable[APIRouter]) -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in routers:
         app.include_router(router)
+    app.add_exception_handler(Refusal, _refused)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]  # starlette types it for Exception
     app.add_exception_handler(Exception, _crash)
     return app
+
+
+async def _refused(_request: Request, refusal: Refusal) -> Response:
+    return _response(refusal.answer)
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:

@@ -75,7 +75,7 @@ def test_limits_are_those_of_the_settings() -> None:
 def test_times_are_those_of_the_settings() -> None:
     async def scenario() -> None:
         application = built(queue_timeout=3, body_timeout=4)
-        assert application.public.doorman.queue_timeout_s == 3
+        assert application.public.doorman.queue_timeout_s() == 3
         assert application.public.intake.body_timeout_s == 4
         await application.stop()
 

@@ -44,6 +44,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "port": 8080,
         "admin_host": "127.0.0.1",
         "admin_port": 8081,
+        "admin_token": None,
         "max_num_seqs": 64,
         "headroom": 0.9,
         "max_in_flight": 57,

@@ -47,7 +47,7 @@ class Door:
             routes=routes,
             controller=AdmissionController(one_upstream(seats), 0, loop.time, self.observer),
             records=Records(self.metrics, routes.names(), (), loop.time, RecentRefusals()),
-            queue_timeout_s=5,
+            queue_timeout_s=lambda: 5.0,
         )
         self.visit: Visit
 

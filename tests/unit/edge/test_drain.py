@@ -135,3 +135,36 @@ def test_a_request_that_comes_after_the_end_cannot_hold_the_process_up(for_s: fl
         assert now() == 30
 
     run(scenario())
+
+
+def test_a_pause_can_be_taken_back_and_is_not_the_end() -> None:
+    drain = Drain()
+    drain.pause()
+    assert (drain.begun, drain.is_final, drain.is_over) == (True, False, False)
+    assert drain.resume()
+    assert not drain.begun
+
+
+def test_what_ended_during_a_pause_does_not_end_a_later_drain() -> None:
+    async def scenario() -> None:
+        drain = Drain()
+        drain.pause()
+        early = Running(drain, 1)
+        await early.task
+        drain.resume()
+        late = Running(drain, 5)
+        await settle()
+        drain.begin()
+        assert await drain.finish(30) == 0
+        assert now() == 6
+        assert late.task.done()
+
+    run(scenario())
+
+
+def test_nothing_takes_back_the_end() -> None:
+    drain = Drain()
+    drain.pause()
+    drain.begin()
+    assert not drain.resume()
+    assert drain.begun

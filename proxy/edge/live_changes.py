@@ -1,0 +1,180 @@
+"""/admin/settings and /admin/drain: what may be changed while the gateway runs, and by whom it was.
+
+Served on the admin listener, and only where SLUICE_ADMIN_TOKEN is set. Every change, and every one
+that was refused, is a line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+
+from proxy.edge import error_table
+from proxy.edge.answers import CLOSE, OwnAnswer, Refusal
+from proxy.edge.api_keys import ApiKeys
+from proxy.openai_api.errors import ErrorCode, ErrorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_log = logging.getLogger("sluice.admin")
+
+LARGEST_BODY_BYTES = 16 * 1024
+
+NO_TOKEN = OwnAnswer(
+    401,
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.INVALID_API_KEY,
+    "Changes need the token of SLUICE_ADMIN_TOKEN, as 'Authorization: Bearer <token>'.",
+    headers=((b"www-authenticate", b"Bearer"),),
+)
+_TOO_LARGE = OwnAnswer(
+    413,
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.BODY_TOO_LARGE,
+    f"The request body is larger than {LARGEST_BODY_BYTES} bytes.",
+    headers=(CLOSE,),
+)
+_LEAVING = OwnAnswer(
+    409,
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.BAD_REQUEST,
+    "The gateway was told to stop, and drains for good.",
+)
+
+
+class ImpossibleChangeError(Exception):
+    """Nothing was changed. The message has a line for each fault, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveValue:
+    """One setting that may be changed. `name` is what it is called in a request."""
+
+    name: str
+    variable: str
+    now: object
+    at_start: object
+
+    @property
+    def is_changed(self) -> bool:
+        return self.now != self.at_start
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    variable: str
+    before: object
+    after: object
+
+
+class Live(Protocol):
+    """What may be changed."""
+
+    def values(self) -> Sequence[LiveValue]: ...
+
+    def change(self, wanted: Mapping[str, object]) -> Sequence[Change]:
+        """All of it, in one step, or nothing. None takes a setting back to what it was at the
+        start. Raises ImpossibleChangeError."""
+
+
+class DrainSwitch(Protocol):
+    """The drain that may be taken back."""
+
+    @property
+    def is_on(self) -> bool: ...
+
+    @property
+    def running(self) -> int:
+        """Requests that were let in and have not ended."""
+
+    def switch(self, *, on: bool) -> bool:
+        """False when it cannot be taken back: the process was told to stop."""
+
+
+def live_changes_router(live: Live, drain: DrainSwitch, token: str) -> APIRouter:
+    """Whoever has the `token` may look and change."""
+    router = APIRouter()
+    keys = ApiKeys({"admin": token})
+
+    @router.api_route("/admin/settings", methods=["GET", "PATCH"])
+    async def settings(request: Request) -> JSONResponse:
+        _check(keys, request)
+        if request.method == "PATCH":
+            _change(live, await _object(request), _who(request))
+        return _answer(shown(live.values()))
+
+    @router.api_route("/admin/drain", methods=["GET", "PUT"])
+    async def drain_state(request: Request) -> JSONResponse:
+        _check(keys, request)
+        if request.method == "PUT":
+            _switch(drain, await _object(request), _who(request))
+        return _answer({"draining": drain.is_on, "running": drain.running})
+
+    return router
+
+
+def shown(values: Sequence[LiveValue]) -> dict[str, Any]:
+    """As a program reads them."""
+    return {
+        one.name: {"setting": one.variable, "now": one.now, "at_start": one.at_start}
+        for one in values
+    }
+
+
+def _check(keys: ApiKeys, request: Request) -> None:
+    if keys.holder(request.headers.raw) is None:
+        _log.warning("%s: no valid token for %s", _who(request), request.url.path)
+        raise Refusal(NO_TOKEN)
+
+
+def _change(live: Live, wanted: dict[str, object], who: str) -> None:
+    try:
+        changes = live.change(wanted)
+    except ImpossibleChangeError as error:
+        said = "; ".join(str(error).splitlines())
+        _log.warning("%s: refused to change settings: %s", who, said)
+        raise Refusal(error_table.bad_request(said)) from None
+    for change in changes:
+        _log.warning("%s: %s %s -> %s", who, change.variable, change.before, change.after)
+
+
+def _switch(drain: DrainSwitch, wanted: dict[str, object], who: str) -> None:
+    on = wanted.get("draining")
+    if wanted.keys() != {"draining"} or not isinstance(on, bool):
+        raise Refusal(error_table.bad_request('The body must be {"draining": true} or false.'))
+    before = drain.is_on
+    if not drain.switch(on=on):
+        _log.warning("%s: refused to end the drain, for the process is about to end", who)
+        raise Refusal(_LEAVING)
+    if on != before:
+        _log.warning("%s: drain %s, %d requests run", who, "on" if on else "off", drain.running)
+
+
+async def _object(request: Request) -> dict[str, object]:
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > LARGEST_BODY_BYTES:
+                raise Refusal(_TOO_LARGE)
+        found = msgspec.json.decode(body, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Refusal(error_table.bad_request("The body must be one JSON object.")) from None
+    except ClientDisconnect:
+        raise Refusal(error_table.bad_request("The body did not arrive.")) from None
+    return found
+
+
+def _who(request: Request) -> str:
+    return f"{request.client.host}:{request.client.port}" if request.client else "somebody"
+
+
+def _answer(content: dict[str, Any]) -> JSONResponse:
+    return JSONResponse(content, headers={"cache-control": "no-store"})
