@@ -29,6 +29,11 @@ TEXT = "torch.OutOfMemoryError: CUDA out of memory."
             " [a.py:1] "
         ),
         "[1,0]<stderr>:",
+        "2025-05-20T12:00:00+0100 gpu-7 vllm[4711]: ",
+        "2025-05-20T12:00:00.123456+00:00 app[web.1]: ",
+        "2025-05-20T12:00:00.123000+00:00 ecs/vllm/0123456789abcdef0123456789abcdef ",
+        "<14>1 2025-05-20T12:00:00.123Z gpu-7 vllm 4711 - - ",
+        "May 20 12:00:00 ",
     ],
 )
 def test_the_carriers_are_taken_away(prefix: str) -> None:
