@@ -65,8 +65,10 @@ class RefusalFacts(NamedTuple):  # made faster than a frozen dataclass, 20,000 t
 class Refused(Exception):
     """A request was turned away. `facts` says why, with numbers."""
 
+    # Without a dict, and without super().__init__, as __new__ has done its work: half the price.
+    __slots__ = ("facts",)
+
     def __init__(self, facts: RefusalFacts) -> None:
-        super().__init__(facts)
         self.facts = facts
 
     @property
@@ -77,9 +79,13 @@ class Refused(Exception):
 class Rejected(Refused):
     """Turned away on arrival; it never held a place in the queue."""
 
+    __slots__ = ()
+
 
 class Evicted(Refused):
     """Held a place in the queue and lost it. `timed_out`: because its own time had run out."""
+
+    __slots__ = ("timed_out",)
 
     def __init__(self, facts: RefusalFacts, *, timed_out: bool = False) -> None:
         super().__init__(facts)

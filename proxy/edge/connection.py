@@ -17,7 +17,7 @@ replaced. What is added:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import httptools
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from uvicorn._types import ASGI3Application, ASGIVersions
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 MAX_HEAD_BYTES: Final = 65_536
 _HEAD_TOO_LARGE = f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes."
@@ -236,8 +235,8 @@ class SluiceProtocol(HttpToolsProtocol):
         self.cycle = self.running
         self.running.keep_alive = False
 
-    def _begin(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self.running = running = cast("ResponseCycle", cycle)  # no other is made here
+    def _begin(self, running: ResponseCycle, app: ASGI3Application) -> None:
+        self.running = running
         self._has_begun = True
         if self._enter is not None and self._may_be_answered_at_once(running):
             entered = self._enter(running.scope, running.receive, running.send)
