@@ -198,6 +198,7 @@ def build(
         shadow=settings.shadow,
         queue_timeout_s=settings.queue_timeout,
         wall_clock=time.time,
+        live=live.values,
     )
     token = settings.admin_token
     public = Gateway(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # At DEBUG and INFO these write URLs, headers and frames, and asyncio the repr of whatever runs.
 _TALKATIVE: Final = ("asyncio", "hpack", "httpcore", "httpx", "uvicorn.error")
 _ACCESS_LOG_OF_UVICORN: Final = "uvicorn.access"
+# Who changed what is written down at any level.
+_AUDIT: Final = "sluice.admin"
 
 
 def configure_logging(level: str, log_format: LogFormat, writer: LineWriter) -> None:
@@ -39,6 +41,7 @@ def configure_logging(level: str, log_format: LogFormat, writer: LineWriter) -> 
     root.addHandler(LineHandler(writer, log_format))
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    logging.getLogger(_AUDIT).setLevel(logging.WARNING)
     # The gateway writes its own access log.
     logging.getLogger(_ACCESS_LOG_OF_UVICORN).disabled = True
     logging.captureWarnings(capture=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from proxy.admission.snapshot import AdmissionSnapshot, TenantSnapshot, UpstreamSnapshot
     from proxy.edge.engine import EngineState
+    from proxy.edge.live_changes import LiveValue
     from proxy.edge.status.history import History
     from proxy.telemetry.engine_view import EngineView
     from proxy.telemetry.totals import Totals
@@ -25,7 +26,8 @@ class StatusFacts:
     """Reads, when asked, what the gateway is doing. `wall_clock` gives Unix time.
 
     `binding_limit` is None without an engine; `tenants` are all that have requests in flight or
-    waiting. `workers` are shown where the gateway is several processes.
+    waiting. `workers` are shown where the gateway is several processes. `shadow` and
+    `queue_timeout_s` are as at the start, and `live` says what has become of them and of others.
     """
 
     admission: Callable[[], AdmissionSnapshot]
@@ -40,6 +42,7 @@ class StatusFacts:
     queue_timeout_s: float
     wall_clock: Callable[[], float]
     workers: Callable[[], Sequence[Mapping[str, Any]]] | None = None
+    live: Callable[[], Sequence[LiveValue]] = tuple
 
     def sample(self) -> None:
         """To be called once a second."""
@@ -48,17 +51,24 @@ class StatusFacts:
     def now(self) -> dict[str, Any]:
         """All but the history. Numbers are unrounded, times in seconds, shares from 0 to 1."""
         snapshot, totals, binding = self.admission(), self.totals(), self.binding_limit()
+        live = self.live()
+        settings = {one.name: one.now for one in live}
         return {
             "version": __version__,
             "at": self.wall_clock(),
             "draining": snapshot.draining,
-            "shadow": self.shadow,
+            "shadow": settings.get("shadow", self.shadow),
+            "changed": [
+                {"setting": one.variable, "now": one.now, "at_start": one.at_start}
+                for one in live
+                if one.is_changed
+            ],
             "admission": {
                 "in_flight": snapshot.in_flight,
                 "limit": snapshot.limit,
                 "queue_depth": snapshot.queue_depth,
                 "max_queue_depth": snapshot.max_queue_depth,
-                "queue_timeout_s": self.queue_timeout_s,
+                "queue_timeout_s": settings.get("queue_timeout", self.queue_timeout_s),
             },
             "last_minute": self.history.last_minute(),
             "binding_limit": binding and {"which": binding.which, "why": binding.why},

@@ -264,3 +264,28 @@ def test_before_anything_was_heard_nothing_is_known() -> None:
         assert state.leases == {"engine": 0}
 
     run(scenario())
+
+
+def test_of_limits_that_are_changed_while_they_run_the_smallest_holds_for_all() -> None:
+    async def scenario() -> None:
+        store = Store()
+        one, other = Stand(store, "a"), Stand(store, "b")
+        one.demand = other.demand = Demand(taken=0, waiting=20, widest=1, waited_s=1.0)
+        await one.settle()
+        await other.settle()
+
+        async def seats_for(mine: int, theirs: int) -> int:
+            one.limit.set_most(mine)
+            other.limit.set_most(theirs)
+            await asyncio.sleep(2)
+            return one.limit.seats + other.limit.seats
+
+        assert await seats_for(8, 8) == 8
+        assert await seats_for(3, 8) == 3
+        assert await seats_for(8, 8) == 8
+        assert await seats_for(16, 8) == 8
+        assert await seats_for(16, 16) == 16
+        await one.keeper.stop()
+        await other.keeper.stop()
+
+    run(scenario())

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-TOUCHED = ("", "asyncio", "hpack", "httpcore", "httpx", "uvicorn.error", "uvicorn.access")
+TOUCHED = (
+    "",
+    "asyncio",
+    "hpack",
+    "httpcore",
+    "httpx",
+    "uvicorn.error",
+    "uvicorn.access",
+    "sluice.admin",
+)
 
 
 @contextmanager
@@ -162,3 +171,11 @@ def test_a_flush_at_exit_gets_the_last_lines_out(tmp_path: Path) -> None:
 def test_an_unknown_level_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="LOUD"):
         written(tmp_path, lambda: None, level="loud")
+
+
+def test_who_changed_what_is_written_at_any_level(tmp_path: Path) -> None:
+    def act() -> None:
+        logging.getLogger("sluice.admin").warning("drain on")
+        logging.getLogger("sluice.engine").warning("not shown")
+
+    assert written(tmp_path, act, level="error").count("\n") == 1

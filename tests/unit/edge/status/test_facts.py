@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 from proxy.admission.snapshot import TenantSnapshot
+from proxy.edge.live_changes import LiveValue
 from tests.support.status_facts import URL, status_facts
 
 
@@ -60,3 +61,21 @@ def test_everything_includes_the_history() -> None:
 def test_workers_are_shown_where_there_are_several() -> None:
     assert "workers" not in status_facts().now()
     assert status_facts(workers=lambda: [{"number": 1}]).now()["workers"] == [{"number": 1}]
+
+
+def test_what_was_changed_is_shown_as_it_is_now_and_was_at_the_start() -> None:
+    values = [
+        LiveValue("max_in_flight", "SLUICE_MAX_IN_FLIGHT", 7, 7),
+        LiveValue("queue_timeout", "SLUICE_QUEUE_TIMEOUT", 1.5, 5.0),
+        LiveValue("shadow", "SLUICE_SHADOW", True, False),
+    ]
+    now = status_facts(live=lambda: values).now()
+    assert (now["shadow"], now["admission"]["queue_timeout_s"]) == (True, 1.5)
+    assert now["changed"] == [
+        {"setting": "SLUICE_QUEUE_TIMEOUT", "now": 1.5, "at_start": 5.0},
+        {"setting": "SLUICE_SHADOW", "now": True, "at_start": False},
+    ]
+
+
+def test_where_nothing_changes_all_is_as_at_the_start() -> None:
+    assert status_facts().now()["changed"] == []
