@@ -127,8 +127,8 @@ def _environment_problems(dotenv: Mapping[str, str | None]) -> list[str]:
     web_concurrency = os.environ.get("WEB_CONCURRENCY", "").strip()
     if web_concurrency.isdecimal() and int(web_concurrency) > 1:
         problems.append(
-            f"WEB_CONCURRENCY={web_concurrency}: must be 1 or unset; every process would have a "
-            "limit of its own; start several gateways with the same SLUICE_REDIS_URL instead"
+            f"WEB_CONCURRENCY={web_concurrency}: must be 1 or unset; processes are counted by "
+            "SLUICE_WORKERS, and more than one need SLUICE_REDIS_URL to hold one limit"
         )
     return problems
 

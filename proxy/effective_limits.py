@@ -44,6 +44,14 @@ def kv_budget(settings: Settings, kv_cache_tokens: int | None) -> int | None:
     return auto_kv_tokens(kv_cache_tokens, settings.headroom) if kv_cache_tokens else None
 
 
+def budgets_of_a_worker(
+    settings: Settings, kv_cache_tokens: int | None
+) -> tuple[int | None, int | None]:
+    """Its part of SLUICE_MAX_PREFILL_TOKENS and of kv_budget(), for one engine."""
+    prefill, kv = settings.max_prefill_tokens, kv_budget(settings, kv_cache_tokens)
+    return prefill and settings.of_a_worker(prefill), kv and settings.of_a_worker(kv)
+
+
 def _tenants(settings: Settings) -> int | None:
     """As many as there are client keys; nobody can tell how many a header will name."""
     return len(settings.client_keys) or None if settings.tenant_header is None else None

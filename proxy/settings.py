@@ -231,8 +231,12 @@ class Settings(SharingSettings, EngineSettings):
     shadow: Annotated[bool, fields.switch("Count what would have been shed, and admit it.")] = False
     workers: Annotated[
         int,
-        BeforeValidator(scalars.one_process),
-        fields.described("Processes; this version runs one.", "1"),
+        fields.whole(
+            "Processes on this port; more than one share the limits through SLUICE_REDIS_URL.",
+            1,
+            fields.MOST_WORKERS,
+            "processes",
+        ),
     ] = 1
     trace_file: Annotated[
         Path | None,
@@ -259,8 +263,16 @@ class Settings(SharingSettings, EngineSettings):
     _client_keys: dict[str, SecretStr] = PrivateAttr(default_factory=dict)
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
 
+    def of_a_worker(self, whole: int) -> int:
+        """A worker's part of what all of this gateway have together, rounded up."""
+        return -(-whole // self.workers)
+
     def places(self, upstreams: int) -> int:
-        """How many may wait in front of so many engines, in all queues together."""
+        """How many may wait in one worker, in front of so many engines."""
+        return self.of_a_worker(self.places_in_all(upstreams))
+
+    def places_in_all(self, upstreams: int) -> int:
+        """How many may wait in front of so many engines, in all queues of all workers."""
         if "max_queue_depth" in self.model_fields_set:
             return self.max_queue_depth
         return self.max_in_flight * upstreams
@@ -307,6 +319,8 @@ class Settings(SharingSettings, EngineSettings):
             *combinations.listener_problems(self.host, self.port, self.admin_host, self.admin_port),
             *combinations.header_problems(self.priority_header, self.tenant_header),
             *combinations.tenant_cap_problems(self.tenant_max_in_flight, self.max_in_flight),
+            *combinations.worker_problems(self.workers, self.redis_url is not None),
+            *combinations.live_change_problems(self.admin_token is not None, self.workers),
         ]
         try:
             keys = load_client_keys(_secret_text(self.api_keys), self.api_keys_file)
@@ -319,8 +333,6 @@ class Settings(SharingSettings, EngineSettings):
         if problems:
             raise ValueError("\n".join(problems))
         return self
-            *combinations.worker_problems(self.workers, self.redis_url is not None),
-            *combinations.live_change_problems(self.admin_token is not None, self.workers),
 
 
 def _secret_text(secret: SecretStr | None) -> str:

@@ -12,6 +12,7 @@ import uvloop
 
 from proxy.app import build
 from proxy.cli.beside import end_with_stdin, simulated_engine_beside
+from proxy.cli.serve_workers import supervise
 from proxy.cli.serving import (
     announce,
     bind_listener,
@@ -84,15 +85,25 @@ def serve(beside: str | None, exit_with_stdin: bool, overrides: dict[str, Any]) 
 
 def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
     """Until a signal ends it, or what runs beside it does."""
+    if companion is not None and settings.workers > 1:
+        raise click.ClickException(
+            f"SLUICE_WORKERS={settings.workers}: must be 1 here; what runs beside the gateway "
+            "belongs to one process"
+        )
     with ExitStack() as stack:
         public = stack.enter_context(bind_listener(settings.host, settings.port, "SLUICE_"))
         admin = stack.enter_context(
             bind_listener(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
         )
-        log, trace = start_log(settings, stack), open_trace(settings, stack)
+        log = start_log(settings, stack)
         raise_descriptor_limit(settings)
+        if settings.workers > 1:
+            serving = supervise(settings, public, admin)
+        else:
+            trace = open_trace(settings, stack)
+            serving = _serve(settings, (public, admin), log, trace, companion)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, (public, admin), log, trace, companion))
+            runner.run(serving)
 
 
 def _in_front_of_simulator(overrides: dict[str, Any], stack: ExitStack) -> dict[str, Any]:

@@ -59,14 +59,15 @@ def raise_descriptor_limit(settings: Settings) -> None:
             "raise it with 'ulimit -n' or LimitNOFILE=",
             hard,
             settings.max_in_flight * engines,
-            settings.places(engines),
+            settings.places_in_all(engines),
             needed,
         )
 
 
 def start_log(settings: Settings, stack: ExitStack) -> LineWriter:
     """Standard error, to which nobody has to wait for anybody; closed with `stack`."""
-    log = stack.enter_context(closing(LineWriter(sys.stderr.fileno(), "stderr", owned=False)))
+    writer = LineWriter(sys.stderr.fileno(), "stderr", owned=False, shared=settings.workers > 1)
+    log = stack.enter_context(closing(writer))
     configure_logging(settings.log_level, LogFormat(settings.log_format), log)
     return log
 
@@ -115,10 +116,12 @@ def announce(
     )
     host, port = reachable(public)
     admin_host, admin_port = reachable(admin)
+    places, workers = settings.places_in_all(len(engines)), settings.workers
     click.echo(
         f"Sluice {__version__} serves http://{host}:{port} in front of "
-        f"{seats_in_words(settings, engines)}, {settings.places(len(engines))} waiting places, "
-        f"{settings.queue_timeout:g} s at most in the queue\n"
+        f"{seats_in_words(settings, engines)}, {places} waiting places, "
+        f"{settings.queue_timeout:g} s at most in the queue"
+        f"{f', {workers} processes' if workers > 1 else ''}\n"
         f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /status, /healthz, /readyz"
     )
 

@@ -97,7 +97,7 @@ def _told(found: Mapping[str, tuple[str, ...]], *, always_named: bool = False) -
 
 def descriptors_needed(settings: Settings, engines: int) -> int:
     """A request that waits or runs holds its client's socket, a running one the engine's too."""
-    seats, places = settings.max_in_flight * engines, settings.places(engines)
+    seats, places = settings.max_in_flight * engines, settings.places_in_all(engines)
     return 2 * seats + places + engines + _SPARE_DESCRIPTORS
 
 
@@ -155,7 +155,7 @@ def _engine_warnings(settings: Settings, engine: EngineReport) -> Iterator[str]:
 
 def _machine_warnings(settings: Settings, machine: Machine, engines: int) -> Iterator[str]:
     needed = descriptors_needed(settings, engines)
-    seats, places = settings.max_in_flight * engines, settings.places(engines)
+    seats, places = settings.max_in_flight * engines, settings.places_in_all(engines)
     if machine.max_open_files is not None and machine.max_open_files < needed:
         yield (
             f"only {machine.max_open_files:,} open files are allowed and "

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 MOST_SEATS = 1_000_000
 MOST_TOKENS = 1_000_000_000
+MOST_WORKERS = 256
 
 
 def described(meaning: str, rule: str, unit: str = "") -> FieldInfo:

@@ -36,15 +36,6 @@ def whole_number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
 
 
-def one_process(value: object) -> object:
-    if str(value).strip() != "1":
-        raise ValueError(
-            "must be 1; start several gateways with the same SLUICE_REDIS_URL, which then share "
-            "one limit"
-        )
-    return value
-
-
 def readable_file(path: Path | None) -> Path | None:
     if path is not None and not (path.is_file() and os.access(path, os.R_OK)):
         raise ValueError("must be a file that can be read")

@@ -25,6 +25,8 @@ MAX_BUFFERED_LINES: Final = 32_768
 # Enough that the thread is not woken for every line, few enough that the buffer stays small.
 _WAKE_AT_LINES: Final = 4_096
 _LINES_A_WRITE: Final = 1_024
+# What the system writes to a pipe in one piece (POSIX: at least 512; Linux: 4096).
+_ONE_PIECE_BYTES: Final = select.PIPE_BUF
 
 
 class LineSink(Protocol):
@@ -40,12 +42,21 @@ class LineWriter:
     """
 
     def __init__(
-        self, descriptor: int, name: str, *, owned: bool, max_lines: int = MAX_BUFFERED_LINES
+        self,
+        descriptor: int,
+        name: str,
+        *,
+        owned: bool,
+        shared: bool = False,
+        max_lines: int = MAX_BUFFERED_LINES,
     ) -> None:
-        """`name` is what warnings call it. An `owned` descriptor is closed with the writer."""
+        """`name` is what warnings call it. An `owned` descriptor is closed with the writer. Where
+        it is `shared` with other processes, none writes into the middle of another's line, unless
+        that is longer than 4 KiB."""
         self._descriptor = descriptor
         self._name = name
         self._owned = owned
+        self._shared = shared
         self._max_lines = max_lines
         self._lines: deque[bytes] = deque()
         self._wake = threading.Event()
@@ -119,7 +130,18 @@ class LineWriter:
     def _next_batch(self) -> list[bytes]:
         with self._settled:
             self._in_hand = min(len(self._lines), _LINES_A_WRITE)
+            if self._shared:
+                self._in_hand = self._lines_in_one_piece()
             return [self._lines.popleft() for _ in range(self._in_hand)]
+
+    def _lines_in_one_piece(self) -> int:
+        """How many of those in hand; at least one if there is any."""
+        room = _ONE_PIECE_BYTES
+        for number in range(self._in_hand):
+            room -= len(self._lines[number])
+            if room < 0:
+                return max(number, 1)
+        return self._in_hand
 
     def _write_batch(self, batch: list[bytes]) -> None:
         # After a failure in the middle of a line, the next line must not continue it.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - whoever sends it reads the types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from proxy.telemetry.instruments import DistributionSnapshot
+from proxy.telemetry.instruments import DistributionSnapshot  # noqa: TC001 - as above
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,8 +105,8 @@ def test_a_kubernetes_service_of_our_name_changes_nothing(env: pytest.MonkeyPatc
             "WORKERS",
             "4",
             (
-                "SLUICE_WORKERS=4: must be 1; start several gateways with the same "
-                "SLUICE_REDIS_URL, which then share one limit"
+                "SLUICE_WORKERS=4: needs SLUICE_REDIS_URL, through which several processes "
+                "hold one limit; without it each would have a limit of its own"
             ),
         ),
         (

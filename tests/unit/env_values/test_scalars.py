@@ -11,7 +11,6 @@ from proxy.env_values.scalars import (
     header_safe_secret,
     host_name,
     lower_case,
-    one_process,
     readable_file,
     whole_number,
     writable_file,
@@ -53,13 +52,6 @@ def test_digits_are_a_number_and_the_rest_stays_for_the_type_to_refuse() -> None
     assert whole_number("503") == 503
     assert whole_number("busy") == "busy"
     assert whole_number(429) == 429
-
-
-def test_one_process_is_all_there_is() -> None:
-    assert one_process("1") == "1"
-    for value in ("2", "0", "auto", 4):
-        with pytest.raises(ValueError, match="SLUICE_REDIS_URL"):
-            one_process(value)
 
 
 def test_a_file_to_read_must_be_there(tmp_path: Path) -> None:

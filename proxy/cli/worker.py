@@ -1,0 +1,109 @@
+"""One worker of a gateway that is several processes. Started by proxy.workers.worker_process, not
+by people: `python -m proxy.cli.worker CHANNEL LISTENER`, the numbers of two sockets that it was
+handed; its orders are on standard input.
+
+A worker serves the public listener only, and tells its parent what it does. SIGTERM lets it drain,
+and so does the end of its parent, however that ends; a second signal changes nothing, for whoever
+stops a service may signal each of its processes, and the parent passes on what it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from proxy.app import build
+from proxy.cli.serving import (
+    connection_limits,
+    open_trace,
+    record_sinks,
+    settle_memory,
+    start_log,
+)
+from proxy.edge.server import Server
+from proxy.workers.channel import WorkerEnd
+from proxy.workers.report import WorkerReport
+from proxy.workers.worker_process import Orders
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.app import Application
+    from proxy.edge.records import RecordSink
+
+
+def main(arguments: Sequence[str]) -> None:
+    orders = pickle.load(sys.stdin.buffer)  # noqa: S301 - it is our parent who wrote it
+    if not isinstance(orders, Orders):
+        raise TypeError("a worker is started by its gateway, not by hand")
+    channel, listener = (socket.socket(fileno=int(number)) for number in arguments)
+    settings = orders.settings
+    with ExitStack() as stack:
+        log, trace = start_log(settings, stack), open_trace(settings, stack)
+        sinks = record_sinks(settings, log, trace, orders.started_at_s)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work(orders, sinks, channel, listener))
+
+
+async def work(
+    orders: Orders, sinks: Sequence[RecordSink], channel: socket.socket, listener: socket.socket
+) -> None:
+    """Returns when it has drained, or when it is not needed any more."""
+    settings = orders.settings
+    application = build(settings, sinks)
+    parent = await WorkerEnd.open(channel, lambda: report_of(application))
+    server = Server(
+        apps=(application.public,),
+        drain=application.drain,
+        begin_drain=application.begin_drain,
+        drain_timeout_s=settings.drain_timeout,
+        connection_limits=connection_limits(settings),
+        at_second_signal=lambda _: None,
+    )
+
+    def ready() -> None:
+        settle_memory()
+        parent.tell()
+
+    answering = asyncio.create_task(_answer(parent), name="answer the parent")
+    try:
+        await application.start()
+        await server.run((listener,), on_ready=ready)
+    finally:
+        await application.stop()
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+        parent.tell()
+        await parent.close()
+
+
+async def _answer(parent: WorkerEnd) -> None:
+    await parent.answer()
+    os.kill(os.getpid(), signal.SIGTERM)  # nobody is left who could stop us
+
+
+def report_of(application: Application) -> WorkerReport:
+    """What this worker is and has done, now."""
+    facts = application.facts
+    return WorkerReport(
+        page=application.metrics.families(),
+        admission=facts.admission(),
+        totals=facts.totals(),
+        engines=dict(facts.engine_states()),
+        views=dict(facts.views()),
+        binding_limit=facts.binding_limit(),
+        tenants=tuple(facts.tenants()),
+        refusals=tuple(map(dict, facts.last_refusals())),
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,114 @@
+"""The talk between a worker and its parent, over a pair of sockets that only they have.
+
+The parent asks with one byte, the worker answers with a frame: four bytes that say how long, and a
+report. It also sends one unasked when it is ready, and a last one when it ends. Whichever end
+vanishes, however that was, the other one finds the channel closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from proxy.workers.report import decode, encode
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Callable
+
+    from proxy.workers.report import WorkerReport
+
+_QUESTION = b"?"
+_LENGTH_BYTES = 4
+
+
+class WorkerEnd:
+    """What a worker holds. `report` gives what is to be told now."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        report: Callable[[], WorkerReport],
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._report = report
+
+    @classmethod
+    async def open(cls, one: socket.socket, report: Callable[[], WorkerReport]) -> WorkerEnd:
+        return cls(*await asyncio.open_unix_connection(sock=one), report)
+
+    def tell(self) -> None:
+        """A report, unasked. Nobody waits for it to arrive."""
+        written = encode(self._report())
+        self._writer.write(len(written).to_bytes(_LENGTH_BYTES) + written)
+
+    async def answer(self) -> None:
+        """Until the parent is gone."""
+        with contextlib.suppress(ConnectionError):
+            while questions := await self._reader.read(16):
+                for _ in questions:
+                    self.tell()
+
+    async def close(self) -> None:
+        """What was told gets there, if anybody listens."""
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+class ParentEnd:
+    """What the parent holds for one worker. `latest` is None until the worker is ready."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.latest: WorkerReport | None = None
+        self._reader = reader
+        self._writer = writer
+        self._asked = 0
+        self._answered = 0
+        self._news = asyncio.Condition()
+        self.is_closed = False
+
+    @classmethod
+    async def open(cls, one: socket.socket) -> ParentEnd:
+        return cls(*await asyncio.open_unix_connection(sock=one))
+
+    async def listen(self) -> None:
+        """Until the worker is gone."""
+        async for report in self._frames():
+            async with self._news:
+                # The first report is nobody's answer: a worker that is asked before it is ready
+                # answers when it is.
+                self._answered += self.latest is not None
+                self.latest = report
+                self._news.notify_all()
+        async with self._news:
+            self.is_closed = True
+            self._news.notify_all()
+        self._writer.close()
+
+    async def ready(self) -> bool:
+        """Waits for the first report; False when the worker is gone without one."""
+        async with self._news:
+            await self._news.wait_for(lambda: self.latest is not None or self.is_closed)
+        return self.latest is not None
+
+    async def ask(self, within_s: float) -> bool:
+        """`latest` is then from after the call. False when no answer came: it is older."""
+        if self.latest is None or self.is_closed:
+            return False
+        self._asked += 1
+        mine = self._asked
+        self._writer.write(_QUESTION)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s), self._news:
+                await self._news.wait_for(lambda: self._answered >= mine or self.is_closed)
+        return self._answered >= mine
+
+    async def _frames(self) -> AsyncIterator[WorkerReport]:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES))
+                yield decode(await self._reader.readexactly(length))

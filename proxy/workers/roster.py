@@ -1,0 +1,125 @@
+"""Who works, what they said last, and what those who have ended have counted.
+
+A worker that is killed takes with it what it has counted since it was last asked, a second at most;
+what it had told before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from proxy.telemetry import declarations
+from proxy.telemetry.families import Family, Figure, lasting
+from proxy.telemetry.families import together as pages_together
+from proxy.telemetry.instruments import Distribution
+from proxy.telemetry.totals import Totals
+from proxy.workers import together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from proxy.workers.report import WorkerReport
+
+_ANSWERS_WITHIN_S = 1.0
+
+
+class Member(Protocol):
+    """A worker that runs. `latest` is None until it serves."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def latest(self) -> WorkerReport | None: ...
+
+    async def ask(self, within_s: float) -> bool:
+        """Brings `latest` up to date; False when it does not answer in time."""
+        ...
+
+
+class Roster:
+    """`own_page`: what the parent says of itself."""
+
+    def __init__(self, own_page: Callable[[], tuple[Family, ...]]) -> None:
+        self.draining = False
+        self._own_page = own_page
+        self._members: dict[int, Member] = {}
+        self._lost = 0
+        self._page_of_the_gone: tuple[Family, ...] = ()
+        waits = Distribution(declarations.DURATION_BOUNDS_S).snapshot()
+        self._totals_of_the_gone = Totals(0, 0, 0, {}, waits)
+
+    def join(self, number: int, member: Member) -> None:
+        self._members[number] = member
+
+    def leave(self, number: int, *, lost: bool) -> None:
+        """It has ended; `lost`: not because it was told to."""
+        last = self._members.pop(number).latest
+        self._lost += lost
+        if last is not None:
+            self._page_of_the_gone = pages_together([self._page_of_the_gone, lasting(last.page)])
+            self._totals_of_the_gone = together.totals([self._totals_of_the_gone, last.totals])
+
+    def serves(self, number: int) -> bool:
+        """Whether the worker of this number is there and has said that it serves."""
+        return number in self._by_number()
+
+    async def refresh(self) -> None:
+        """All reports are from after the call, but for those who do not answer in time."""
+        asked = [member.ask(_ANSWERS_WITHIN_S) for member in self._members.values()]
+        await asyncio.gather(*asked)
+
+    @property
+    def reports(self) -> list[WorkerReport]:
+        """Of those who serve, in the order of their numbers."""
+        return list(self._by_number().values())
+
+    def page(self) -> tuple[Family, ...]:
+        """The metrics of the gateway as a whole."""
+        pages = [report.page for report in self.reports]
+        return pages_together(
+            [*pages, self._page_of_the_gone, self._own_page(), self._head_count()]
+        )
+
+    def totals(self) -> Totals:
+        return together.totals(
+            [self._totals_of_the_gone, *(report.totals for report in self.reports)]
+        )
+
+    def workers(self) -> list[dict[str, object]]:
+        """For /status.json."""
+        return [
+            {
+                "number": number,
+                "pid": self._members[number].pid,
+                "in_flight": report.admission.in_flight,
+                "queue_depth": report.admission.queue_depth,
+                "draining": report.admission.draining,
+            }
+            for number, report in self._by_number().items()
+        ]
+
+    def _by_number(self) -> Mapping[int, WorkerReport]:
+        return {
+            number: member.latest
+            for number, member in sorted(self._members.items())
+            if member.latest is not None
+        }
+
+    def _head_count(self) -> tuple[Family, ...]:
+        serving, lost = declarations.WORKERS, declarations.WORKERS_LOST
+        return (
+            _gauge(serving, len(self.reports)),
+            _gauge(declarations.DRAINING, self.draining),
+            Family(
+                lost.name.removesuffix("_total"),
+                "counter",
+                lost.help,
+                (Figure(lost.name, {}, self._lost),),
+            ),
+        )
+
+
+def _gauge(declared: declarations.Gauge, value: float) -> Family:
+    return Family(declared.name, "gauge", declared.help, (Figure(declared.name, {}, value),))

@@ -1,0 +1,106 @@
+"""One worker as its parent holds it: a process, and the channel to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.workers.channel import ParentEnd
+
+if TYPE_CHECKING:
+    from proxy.settings import Settings
+    from proxy.workers.report import WorkerReport
+
+_MODULE = "proxy.cli.worker"
+_LAST_WORDS_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a worker is told at its start. `started_at_s`: of the gateway, on the monotonic clock.
+
+    The settings are those that the parent has read: a worker that is started anew next week is like
+    the others, whatever the environment's files say by then.
+    """
+
+    settings: Settings
+    number: int
+    started_at_s: float
+
+
+class WorkerProcess:
+    """Started by start(); ended() must be awaited."""
+
+    def __init__(self, process: asyncio.subprocess.Process, channel: ParentEnd) -> None:
+        self._process = process
+        self._channel = channel
+        self._listening = asyncio.create_task(channel.listen(), name=f"worker {process.pid}")
+
+    @classmethod
+    async def start(cls, orders: Orders, listener: socket.socket) -> WorkerProcess:
+        """It serves on `listener`, which is closed here: it lives and dies with the worker.
+
+        The worker has a session of its own, so that a Ctrl-C on the terminal is the parent's to
+        pass on. Raises OSError.
+        """
+        ours, its = socket.socketpair()
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(ours.close)
+            with listener, its:
+                handed = (its.fileno(), listener.fileno())
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", _MODULE, *map(str, handed)),
+                    stdin=asyncio.subprocess.PIPE,
+                    pass_fds=handed,
+                    start_new_session=True,
+                )
+            on_failure.pop_all()
+        await _tell(process, orders)
+        return cls(process, await ParentEnd.open(ours))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def latest(self) -> WorkerReport | None:
+        return self._channel.latest
+
+    async def ask(self, within_s: float) -> bool:
+        return await self._channel.ask(within_s)
+
+    async def ready(self) -> bool:
+        """Waits until it serves; False when it has ended before."""
+        return await self._channel.ready()
+
+    async def ended(self) -> int:
+        """Waits for its end and its last words; the exit code, or minus the number of a signal."""
+        code = await self._process.wait()
+        # The channel is closed with the process, and its last words are in it. Nobody else has it;
+        # if somebody did, the end of a worker would not wait for him.
+        await asyncio.wait([self._listening], timeout=_LAST_WORDS_WITHIN_S)
+        self._listening.cancel()
+        return code
+
+    def terminate(self) -> None:
+        """It is to drain; if it does not serve yet, to end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+
+async def _tell(process: asyncio.subprocess.Process, orders: Orders) -> None:
+    """By its standard input, which no process list shows: there are keys in the settings."""
+    if process.stdin is not None:
+        with contextlib.suppress(ConnectionError):  # it has ended already, which ended() tells
+            process.stdin.write(pickle.dumps(orders))
+            await process.stdin.drain()
+        process.stdin.close()
