@@ -32,6 +32,7 @@ from proxy.env_values.exposed_paths import parse_exposed_paths
 from proxy.env_values.header_names import header_name
 from proxy.env_values.names import PREFIX, without_service_links
 from proxy.env_values.tenant_weights import parse_tenant_weights
+from proxy.observability_settings import ObservabilitySettings
 from proxy.sharing_settings import SharingSettings
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ Source = Literal["flag", "env", ".env", "default"]
 ENV_FILE = ".env"
 
 
-class Settings(SharingSettings, EngineSettings):
+class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
     """All settings, valid. Times in seconds, sizes in bytes; derived defaults are filled in."""
 
     model_config = SettingsConfigDict(

@@ -85,7 +85,7 @@ def record_sinks(
     """`started_at_s`: of the gateway, on the monotonic clock."""
     sinks: list[RecordSink] = []
     if settings.log_level in ("debug", "info"):
-        sinks.append(AccessLog(log, LogFormat(settings.log_format)))
+        sinks.append(AccessLog(log, LogFormat(settings.log_format), settings.access_log_sample))
     if trace is not None:
         sinks.append(TraceFile(trace, started_at_s))
     return sinks

@@ -191,6 +191,7 @@ class Gateway:
                 longest = measured.longest_prompt_token_ids or 0
                 raise Refusal(error_table.context_length_exceeded(longest, too_long_for))
             prompt_tokens, kv_tokens = self.token_meter.tokens(measured)
+            visit.prompt_tokens_estimate = prompt_tokens
         return AdmissionRequest(
             seats=measured.seats,
             deadline=self.loop.time() + self.doorman.longest_wait_s(visit.headers),

@@ -82,6 +82,7 @@ class Records:
             response_bytes=visit.relay.body_bytes,
             prompt_bytes=visit.measured.prompt_bytes,
             max_tokens=visit.measured.max_tokens,
+            prompt_tokens_estimate=visit.prompt_tokens_estimate,
             prompt_tokens=None if usage is None else usage.prompt_tokens,
             output_tokens=None if usage is None else usage.completion_tokens,
         )

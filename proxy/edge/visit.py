@@ -37,6 +37,7 @@ class Visit:
         "headers",
         "measured",
         "outcome",
+        "prompt_tokens_estimate",
         "reason",
         "receive",
         "relay",
@@ -66,6 +67,7 @@ class Visit:
         self.status = 0
         self.reason = ""
         self.measured = _NOT_MEASURED
+        self.prompt_tokens_estimate: int | None = None
         self.request_bytes = 0
         self.asked_at: float | None = None
         """When it asked for seats; None if it never did."""

@@ -27,6 +27,7 @@ def request_record(**changes: object) -> RequestRecord:
         response_bytes=5_000,
         prompt_bytes=400,
         max_tokens=128,
+        prompt_tokens_estimate=100,
         prompt_tokens=93,
         output_tokens=20,
     )

@@ -74,6 +74,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "shadow": False,
         "workers": 1,
         "trace_file": None,
+        "access_log_sample": 1.0,
         "log_level": "info",
     }
 

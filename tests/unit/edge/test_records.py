@@ -124,6 +124,7 @@ def test_every_sink_gets_all_that_is_known_and_nothing_else() -> None:
     ended.time_in_queue_s = 0.0125
     ended.measured = Measured(seats=4, stream=True, prompt_bytes=400, max_tokens=128)
     ended.usage = Usage(prompt_tokens=93, completion_tokens=20)
+    ended.prompt_tokens_estimate = 100
     ended.request_bytes, ended.relay.body_bytes = 900, 5_000
     ended.upstream, ended.reason = "http://engine:8000", "upstream_closed"
     ended.relay.first_byte_at = 112.5

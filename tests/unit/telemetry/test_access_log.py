@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
-from proxy.telemetry.access_log import AccessLog
+import pytest
+
+from proxy.telemetry.access_log import AccessLine, AccessLog
 from proxy.telemetry.log_format import LogFormat
 from proxy.telemetry.request_outcome import RequestOutcome
 from tests.support.request_records import CollectedLines, request_record
@@ -36,6 +40,9 @@ def test_a_json_line_holds_what_on_call_asks_for() -> None:
         "seats": 1,
         "attempt": 0,
         "stream": True,
+        "prompt_tokens_estimate": 100,
+        "prompt_tokens": 93,
+        "output_tokens": 20,
         "upstream": "http://engine:8000",
     }
 
@@ -79,3 +86,35 @@ def test_an_id_cannot_start_a_line_of_its_own() -> None:
         assert line.count("\n") == 1
         assert "\x1b" not in line
         assert "\u2028" not in line
+
+
+def kept(share: float, count: int = 2000, **changes: object) -> list[str]:
+    """The ids of the requests of which there is a line."""
+    sink = CollectedLines()
+    log = AccessLog(sink, LogFormat.JSON, share)
+    for number in range(count):
+        log.write(request_record(request_id=f"req-{number}", **changes))
+    return [json.loads(line)["request_id"] for line in sink.lines]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+def test_of_what_went_well_there_are_lines_of_that_share(share: float) -> None:
+    assert len(kept(share)) == pytest.approx(2000 * share, abs=60)
+
+
+def test_two_gateways_keep_the_same_ones_and_a_larger_share_keeps_those_too() -> None:
+    few, same, more = kept(0.1), kept(0.1), kept(0.3)
+    assert few == same
+    assert set(few) < set(more)
+
+
+@pytest.mark.parametrize("outcome", [one for one in RequestOutcome if one is not RequestOutcome.OK])
+def test_of_what_did_not_go_well_there_is_always_a_line(outcome: RequestOutcome) -> None:
+    assert len(kept(0.0, 20, outcome=outcome)) == 20
+
+
+def test_every_field_is_documented_and_nothing_else() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "access-log.md").read_text()
+    rows = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert documented == list(AccessLine.__struct_fields__)
