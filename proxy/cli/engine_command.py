@@ -22,14 +22,19 @@ def engine_command(written: str | None) -> tuple[str, ...]:
     Raises ClickException, with one line, when there is no such program.
     """
     if written is None:
-        return (_installed(), "serve")
+        installed = _found(_NAME)
+        if installed is None:
+            raise click.ClickException(_NOT_FOUND)
+        return (installed, "serve")
     try:
         words = tuple(shlex.split(written))
     except ValueError as error:
         raise click.UsageError(f"--command {written!r}: {error}".lower()) from None
-    if not words or shutil.which(words[0]) is None:
+    program = _found(words[0]) if words else None
+    if program is None:
         raise click.ClickException(f"--command {written!r}: there is no such program")
-    return (*words, "serve") if len(words) == 1 and Path(words[0]).name == _NAME else words
+    is_bare = len(words) == 1 and Path(program).name == _NAME
+    return (program, "serve") if is_bare else (program, *words[1:])
 
 
 def shown(command: tuple[str, ...]) -> str:
@@ -46,10 +51,9 @@ def shown(command: tuple[str, ...]) -> str:
     return " ".join(words)
 
 
-def _installed() -> str:
-    if shutil.which(_NAME) is not None:
-        return _NAME
-    beside = Path(sys.executable).with_name(_NAME)  # an environment that is not activated
-    if beside.is_file():
-        return str(beside)
-    raise click.ClickException(_NOT_FOUND)
+def _found(name: str) -> str | None:
+    """On PATH, or beside our interpreter, whose environment may not be activated."""
+    if shutil.which(name) is not None:
+        return name
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if Path(name).name == name and beside.is_file() else None

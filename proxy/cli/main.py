@@ -21,6 +21,7 @@ _COMMANDS = (
     "check",
     "demo",
     "sim",
+    "up",
     "replay",
     "compare",
     "tune",

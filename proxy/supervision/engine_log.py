@@ -1,12 +1,11 @@
 """What one life of the engine writes: shown line by line, and read by the doctor as it comes.
 
-Nothing is kept but what the doctor needs and the last lines, however long the engine lives.
+Nothing is kept but what the doctor needs, however long the engine lives.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
 from typing import TYPE_CHECKING
 
 from proxy.vllm.doctor.diagnosis import diagnose
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from proxy.vllm.doctor.evidence import Diagnosis
 
 NAME = "engine"
-_LAST_LINES = 20
 _LONGEST_LINE = 64 << 10
 # Progress bars end their lines so.
 _LINE_END = re.compile(rb"[\r\n]+")
@@ -32,7 +30,6 @@ class EngineLog:
         self._show = show
         self._scanner = LogScanner()
         self._rest = b""
-        self._last: deque[str] = deque(maxlen=_LAST_LINES)
 
     def feed(self, block: bytes) -> None:
         """The next bytes, cut anywhere."""
@@ -57,12 +54,6 @@ class EngineLog:
     def diagnosis(self) -> Diagnosis:
         return diagnose(Findings(log=self._scanner.findings()))
 
-    @property
-    def last_lines(self) -> tuple[str, ...]:
-        return tuple(self._last)
-
     def _take(self, line: bytes) -> None:
         if line.strip():
-            text = line.decode("utf-8", "replace")
-            self._last.append(text)
-            self._show(text)
+            self._show(line.decode("utf-8", "replace"))

@@ -46,7 +46,7 @@ class Report(Protocol):
 
     def up(self, after_s: float, facts: StartUpFacts) -> None: ...
 
-    def died(self, death: Death, diagnosis: Diagnosis, last_lines: tuple[str, ...]) -> None: ...
+    def died(self, death: Death, diagnosis: Diagnosis) -> None: ...
 
     def starts_again(self, delay_s: float) -> None: ...
 
@@ -156,14 +156,11 @@ class Supervisor:
     async def _until_up(self, life: _Life) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NOTICED_WITHIN_S):
-                await self._until_seen(False)  # and so no more of the one before
-        await self._until_seen(True)
+                # What is seen may still be the one before, unless this one says that it serves.
+                await _until(lambda: not self._is_up() or life.log.facts().ready)
+        await _until(self._is_up)
         life.up_since_s = self._clock()
         self._report.up(life.up_since_s - life.began_s, life.log.facts())
-
-    async def _until_seen(self, is_up: bool) -> None:
-        while self._is_up() is not is_up:  # noqa: ASYNC110 - it can only be asked for
-            await asyncio.sleep(_LOOK_EVERY_S)
 
     def _judge(self, life: _Life, code: int) -> Death:
         since = life.up_since_s
@@ -172,5 +169,10 @@ class Supervisor:
         diagnosis = life.log.diagnosis()  # of what has been read already: no millisecond
         death = Death(code, served_s, diagnosis.oom, diagnosis.phase)
         if not self._is_leaving:
-            self._report.died(death, diagnosis, life.log.last_lines)
+            self._report.died(death, diagnosis)
         return death
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - what others see can only be asked for
+        await asyncio.sleep(_LOOK_EVERY_S)

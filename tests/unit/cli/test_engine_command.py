@@ -36,6 +36,15 @@ def test_else_the_one_beside_our_own_interpreter(
     assert engine_command(None) == (str(beside), "serve")
 
 
+def test_the_programs_of_an_environment_that_is_not_activated_are_found_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beside = program(tmp_path, "sluice")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert engine_command("sluice sim") == (str(beside), "sim")
+
+
 def test_without_any_one_line_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

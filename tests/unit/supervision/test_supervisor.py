@@ -97,8 +97,8 @@ class Played:
         self.said.append(f"up after {after_s:.0f} s")
         self.facts = facts
 
-    def died(self, death: Death, diagnosis: Diagnosis, last_lines: tuple[str, ...]) -> None:
-        self.said.append(f"died {death.exit_code} {death.phase.value} {len(last_lines)}")
+    def died(self, death: Death, diagnosis: Diagnosis) -> None:
+        self.said.append(f"died {death.exit_code} {death.phase.value}")
         self.diagnoses.append(diagnosis)
 
     def starts_again(self, delay_s: float) -> None:
@@ -143,7 +143,7 @@ def test_an_engine_that_dies_is_diagnosed_and_another_started() -> None:
         engine.die()
         played.is_up = False
         await played.engine(2)
-        assert played.said[2:] == ["died 1 prefill 17", "again", "starting 2"]
+        assert played.said[2:] == ["died 1 prefill", "again", "starting 2"]
         (diagnosis,) = played.diagnoses
         assert diagnosis.phase is Phase.PREFILL
         assert diagnosis.evidence
@@ -167,6 +167,22 @@ def test_what_was_seen_of_the_last_engine_does_not_make_the_next_one_up() -> Non
         second.die(137)
         await played.until_said("died 137")
         assert sum(said.startswith("up") for said in played.said) == 1
+        await played.supervisor.stop(5.0)
+
+    run(scenario())
+
+
+def test_one_that_says_that_it_serves_is_up_though_nobody_saw_the_last_one_go() -> None:
+    async def scenario() -> None:
+        played = Played()
+        first = await played.engine()
+        played.is_up = True
+        await played.until_said("up")
+        first.die()
+        second = await played.engine(2)
+        second.write(log())
+        await asyncio.sleep(0.5)
+        assert played.said[-1] == "up after 0 s"
         await played.supervisor.stop(5.0)
 
     run(scenario())
