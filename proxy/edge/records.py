@@ -51,7 +51,8 @@ class Records:
         duration_s = now - visit.arrived_at
         first_byte_at = visit.relay.first_byte_at
         ttfb_s = None if first_byte_at is None else first_byte_at - visit.arrived_at
-        self._routes[visit.route.name].finished(visit.outcome, duration_s, ttfb_s)
+        route = self._routes[visit.route.name]
+        route.finished(visit.outcome, duration_s, ttfb_s, visit.headers.request_id)
         is_wanted = self._refusals.wants(visit.outcome, now)
         if self._sinks or is_wanted:
             record = self._record(visit, duration_s, ttfb_s)

@@ -15,6 +15,8 @@ from itertools import accumulate, pairwise
 
 from prometheus_client.utils import floatToGoString
 
+Example = tuple[float, bytes | str]
+
 
 class Tally:
     """A number that only grows."""
@@ -54,20 +56,32 @@ class DistributionSnapshot:
 
 
 class Distribution:
-    """A histogram over ascending upper bounds; a value equal to a bound belongs to it."""
+    """A histogram over ascending upper bounds; a value equal to a bound belongs to it.
 
-    __slots__ = ("_bounds", "_counts", "_total")
+    Of each bucket it knows the last example: a value, and the request (or, as a str, the trace)
+    that had it.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_examples", "_total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         if any(lower >= upper for lower, upper in pairwise(bounds)):
             raise ValueError(f"bucket bounds must ascend: {bounds}")
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
+        self._examples: list[Example | None] = [None] * (len(bounds) + 1)
         self._total = 0.0
 
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
+    def observe(self, value: float, of: bytes | str = b"") -> None:
+        bucket = bisect_left(self._bounds, value)
+        self._counts[bucket] += 1
         self._total += value
+        if of:
+            self._examples[bucket] = (value, of)
+
+    def examples(self) -> list[Example | None]:
+        """By bucket, +Inf last."""
+        return self._examples.copy()
 
     def snapshot(self) -> DistributionSnapshot:
         total, counts = self._total, self._counts.copy()

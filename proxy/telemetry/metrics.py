@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.samples import Exemplar
 
 from proxy import __version__
 from proxy.admission.outcome import Reason
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
     from proxy.telemetry.engine_view import EngineView
     from proxy.telemetry.families import Family
+    from proxy.telemetry.instruments import Example
     from proxy.telemetry.sharing_view import SharingView
 
 Sample = tuple[tuple[str, ...], float]
 
 
+_LONGEST_EXAMPLE = 128 - len("request_id")
 _WAIT_OUTCOMES = ("admitted", "timeout", "abandoned")
 _ATTEMPTS = ("first", "retry")
 
@@ -58,17 +61,24 @@ class RouteMetrics:
         self._arrivals[attempt_is_retry].count += 1
         self._has_arrivals = True
 
-    def finished(self, outcome: RequestOutcome, duration_s: float, ttfb_s: float | None) -> None:
+    def finished(
+        self,
+        outcome: RequestOutcome,
+        duration_s: float,
+        ttfb_s: float | None,
+        of: bytes | str = b"",
+    ) -> None:
         """Once a request, when its last byte has gone or nothing more will go.
 
-        `ttfb_s` is None when no byte of an engine's answer was sent. The time of a refusal is not
-        observed: a flood of them, a millisecond each, would make a drowning service look fast.
+        `ttfb_s` is None when no byte of an engine's answer was sent; `of` is the request's id, or
+        as a str that of its trace. The time of a refusal is not observed: a flood of them, a
+        millisecond each, would make a drowning service look fast.
         """
         self._by_outcome[outcome].count += 1
         if outcome is not RequestOutcome.SHED and outcome is not RequestOutcome.REJECTED:
-            self.duration.observe(duration_s)
+            self.duration.observe(duration_s, of)
             if ttfb_s is not None:
-                self.first_byte.observe(ttfb_s)
+                self.first_byte.observe(ttfb_s, of)
 
     def counts(self) -> Mapping[RequestOutcome, int]:
         """How many requests ended in each way; empty before the first request."""
@@ -241,8 +251,21 @@ def _histogram(
     family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
     for label, distribution in distributions:
         seen = distribution.snapshot()
-        family.add_metric([label], seen.buckets, seen.total)
+        buckets = [
+            (bound, count, _exemplar(example))
+            for (bound, count), example in zip(seen.buckets, distribution.examples(), strict=True)
+        ]
+        family.add_metric([label], buckets, seen.total)  # type: ignore[arg-type]
     return family
+
+
+def _exemplar(example: Example | None) -> Exemplar | None:
+    """Shown to those who ask for OpenMetrics, whose limit for its text is 128 characters."""
+    if example is None or len(example[1]) > _LONGEST_EXAMPLE:
+        return None
+    value, of = example
+    labels = {"trace_id": of} if isinstance(of, str) else {"request_id": of.decode("ascii")}
+    return Exemplar(labels, value)
 
 
 def _tallied(tallies: Iterable[tuple[str, Tally]]) -> Iterator[Sample]:

@@ -36,3 +36,10 @@ def test_a_snapshot_does_not_move_with_later_observations() -> None:
 def test_bounds_that_do_not_ascend_are_refused(bounds: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="must ascend"):
         Distribution(bounds)
+
+
+def test_each_bucket_knows_the_last_request_that_fell_into_it() -> None:
+    distribution = Distribution((1.0, 2.0))
+    for value, of in ((0.5, b"a"), (0.7, b"b"), (9.0, "trace"), (1.5, b"")):
+        distribution.observe(value, of)
+    assert distribution.examples() == [(0.7, b"b"), None, (9.0, "trace")]

@@ -344,3 +344,36 @@ def test_a_store_that_was_never_heard_has_no_age() -> None:
     gateway = Gateway(sharing=SharingView(leases={UPSTREAM: 0}))
     assert gateway.value("sluice_store_up") == 0
     assert gateway.value("sluice_store_age_seconds") is None
+
+
+def exemplars(gateway: Gateway, accept: str = "application/openmetrics-text") -> list[object]:
+    """What stands behind the buckets of the histogram of durations."""
+    page, content_type = gateway.metrics.page(accept)
+    assert accept in content_type
+    found = {one.name: one for one in openmetrics.text_string_to_metric_families(page.decode())}
+    samples = found["sluice_request_duration_seconds"].samples
+    return [(one.exemplar.labels, one.exemplar.value) for one in samples if one.exemplar]
+
+
+def test_each_bucket_of_a_time_names_the_last_request_in_it() -> None:
+    gateway = Gateway()
+    for duration_s, of in ((0.3, b"first"), (0.4, b'la"st'), (7.0, "a" * 32)):
+        gateway.metrics.route("chat").finished(RequestOutcome.OK, duration_s, 0.1, of)
+    assert exemplars(gateway) == [
+        ({"request_id": 'la"st'}, 0.4),
+        ({"trace_id": "a" * 32}, 7.0),
+    ]
+
+
+@pytest.mark.parametrize("of", [b"", b"x" * 119])
+def test_an_id_that_is_too_long_for_an_exemplar_is_left_out(of: bytes) -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").finished(RequestOutcome.OK, 0.3, 0.1, of)
+    assert exemplars(gateway) == []
+
+
+def test_whoever_asks_for_the_plain_page_gets_no_exemplars() -> None:
+    gateway = Gateway()
+    gateway.metrics.route("chat").finished(RequestOutcome.OK, 0.3, 0.1, b"some-id")
+    page, _ = gateway.metrics.page("text/plain")
+    assert b"some-id" not in page
