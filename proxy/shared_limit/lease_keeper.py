@@ -1,5 +1,5 @@
-"""Renews the leases of this gateway: four times a second, and at once when somebody has to wait
-here, or others have to while seats are idle here.
+"""Renews the leases of this gateway: all of them four times a second, and in between those in which
+somebody waits here for what others are to give back, or others wait for what is idle here.
 
 Nothing of it is on the path of a request. While the store is away it asks on; what is held stays
 (leased_limit.py). A gateway whose lease is overdue, and whose connection is closed, has died: the
@@ -95,7 +95,7 @@ class LeaseKeeper:
             self._leases = {}
             with contextlib.suppress(StoreAwayError, StoreRefusedError, TimeoutError):
                 async with asyncio.timeout(_CLOSES_WITHIN_S):
-                    await self._store.renew(self._farewells(next(self._numbers)))
+                    await self._store.renew(_farewells(self._given_up, next(self._numbers)))
         await self._store.aclose()
 
     def state(self) -> SharedState:
@@ -108,42 +108,56 @@ class LeaseKeeper:
 
     async def _run(self) -> None:
         while True:
-            if self._is_due():
+            if self._gone or self._clock() - self._asked_at >= _EVERY_S:
                 await self.renew()
+            elif self._trouble is None and (urgent := self._urgent()):
+                await self._ask(urgent, {}, {})
             await asyncio.sleep(_LOOKS_EVERY_S)
 
-    def _is_due(self) -> bool:
-        if self._gone or self._clock() - self._asked_at >= _EVERY_S:
-            return True
-        return self._trouble is None and any(
-            limit.is_urgent(self._demand_of(engine)) for engine, limit in self._leases.items()
-        )
+    def _urgent(self) -> dict[str, LeasedLimit]:
+        leases = self._leases.items()
+        return {name: limit for name, limit in leases if limit.is_urgent(self._demand_of(name))}
 
     async def renew(self) -> None:
         """All leases in one round trip, and a second one if somebody does not renew his."""
         if not (self._leases or self._given_up):
             return
-        self._asked_at = asked_at = self._clock()
+        self._asked_at = self._clock()
         gone, self._gone = self._gone, {}
-        limits, number = dict(self._leases), next(self._numbers)
+        answers = await self._ask(dict(self._leases), gone, dict(self._given_up))
+        if answers is None:
+            return
+        self._members = frozenset(
+            name for one in answers.values() if one is not None for name in one.members
+        )
+        try:
+            await self._look_for_the_dead(answers)
+        except (StoreAwayError, StoreRefusedError) as error:
+            self._unheard(self._leases, error)
+
+    async def _ask(
+        self,
+        limits: Mapping[str, LeasedLimit],
+        gone: Mapping[str, Mapping[str, int]],
+        given_up: Mapping[str, LeasedLimit],
+    ) -> Mapping[str, Granted | None] | None:
+        """None: in vain."""
+        asked_at, number = self._clock(), next(self._numbers)
         asked = {
             engine: limit.renewal(number, self._demand_of(engine), gone.get(engine, {}))
             for engine, limit in limits.items()
         }
-        farewells = self._farewells(number)
+        farewells = _farewells(given_up, number)
         try:
             answers = await self._store.renew({**asked, **farewells})
-            for engine in farewells:
-                self._given_up.pop(engine, None)
-            if self._heard(limits, answers, asked_at):
-                self._has_grown()
-            await self._look_for_the_dead(answers)
-        except StoreAwayError as error:
-            for limit in limits.values():
-                limit.unheard()
-            self._lost(f"{error}")
-        except StoreRefusedError as error:
-            self._lost(f"{error}")
+        except (StoreAwayError, StoreRefusedError) as error:
+            self._unheard(limits, error)
+            return None
+        for engine in farewells:
+            self._given_up.pop(engine, None)
+        if self._heard(limits, answers, asked_at):
+            self._has_grown()
+        return answers
 
     def _heard(
         self,
@@ -162,8 +176,13 @@ class LeaseKeeper:
             _log.info("the store of the shared limit answers, %d gateways", len(members))
         self._trouble = None
         self._heard_at = self._clock()
-        self._members = frozenset(members)
         return has_grown
+
+    def _unheard(self, limits: Mapping[str, LeasedLimit], error: Exception) -> None:
+        if isinstance(error, StoreAwayError):
+            for limit in limits.values():
+                limit.unheard()
+        self._lost(f"{error}")
 
     def _lost(self, trouble: str) -> None:
         if self._trouble is None or (self._heard_at is None and self._trouble != trouble):
@@ -202,11 +221,12 @@ class LeaseKeeper:
             )
         self._kept_for = frozenset(late - dead)
 
-    def _farewells(self, number: int) -> dict[str, Renewal]:
-        return {
-            engine: limit.renewal(number, NO_DEMAND, {}, leaves=True)
-            for engine, limit in self._given_up.items()
-        }
+
+def _farewells(given_up: Mapping[str, LeasedLimit], number: int) -> dict[str, Renewal]:
+    return {
+        engine: limit.renewal(number, NO_DEMAND, {}, leaves=True)
+        for engine, limit in given_up.items()
+    }
 
 
 def _dead_of(leases: Mapping[str, Overdue], open_ones: frozenset[str] | None) -> dict[str, int]:

@@ -87,11 +87,21 @@ class LeasedLimit:
         self.ceiling = min(self.ceiling, seats) or seats
 
     def is_urgent(self, demand: Demand) -> bool:
-        """Whether the store should hear of us now: somebody waits here for seats of others, or
-        others wait for seats that nobody needs here. They do if we were offered no seat in
-        reserve when we last said what we want."""
+        """Whether the store should hear of us now.
+
+        For those who wait here if seats are ours that others have yet to give back, or if more wait
+        than we said, and we were to have all that we said. Who was to have less gets no more by
+        asking again. And for others if they wait for seats that are idle here: those above our
+        target, and those that nobody needs here any more, if we were offered none in reserve when
+        we last said what we want.
+        """
         needed = demand.taken + demand.waiting
         if demand.waiting > 0 and needed > self._open:
+            has_promise = self._target > self._held
+            wants_more = min(needed, self._most) > self._wanted and self._target >= self._wanted
+            if has_promise or wants_more:
+                return True
+        if self._held > max(demand.taken, self._target):
             return True
         return needed < self._held and self._target <= self._wanted
 

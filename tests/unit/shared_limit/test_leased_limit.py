@@ -125,6 +125,28 @@ def test_it_is_urgent_when_somebody_waits_and_the_lease_is_used_up() -> None:
     assert not limit.is_urgent(Demand(2, 2, 1, 0.0))
 
 
+def test_it_is_urgent_while_seats_are_ours_that_others_have_to_give_back() -> None:
+    limit, clock = leased(2)
+    limit.renewal(1, Demand(2, 9, 1, 0.0), {})
+    limit.heard(granted(2, target=4), clock.now)
+    assert limit.is_urgent(Demand(2, 9, 1, 0.0))
+
+
+def test_who_was_to_have_less_than_was_said_does_not_ask_again_for_more() -> None:
+    limit, clock = leased(4)
+    limit.renewal(1, Demand(4, 2, 1, 0.0), {})
+    limit.heard(granted(4), clock.now)
+    assert not limit.is_urgent(Demand(4, 3, 1, 0.0))
+
+
+def test_idle_seats_above_the_target_are_urgent() -> None:
+    limit, clock = leased(4)
+    limit.renewal(1, Demand(4, 2, 1, 0.0), {})
+    limit.heard(granted(4, target=3), clock.now)
+    assert limit.is_urgent(Demand(3, 2, 1, 0.0))
+    assert not limit.is_urgent(Demand(4, 2, 1, 0.0))
+
+
 def test_idle_seats_are_urgent_as_long_as_others_wait_for_them() -> None:
     limit, clock = leased(4)
     limit.renewal(1, Demand(3, 0, 0, 0.0), {})
