@@ -260,12 +260,15 @@ def _histogram(
 
 
 def _exemplar(example: Example | None) -> Exemplar | None:
-    """Shown to those who ask for OpenMetrics, whose limit for its text is 128 characters."""
-    if example is None or len(example[1]) > _LONGEST_EXAMPLE:
+    """Shown to those who ask for OpenMetrics. None for an id that not everybody could read there:
+    its text may have 128 characters, and some readers stumble over what has to be escaped."""
+    if example is None:
         return None
     value, of = example
-    labels = {"trace_id": of} if isinstance(of, str) else {"request_id": of.decode("ascii")}
-    return Exemplar(labels, value)
+    name, text = ("trace_id", of) if isinstance(of, str) else ("request_id", of.decode("ascii"))
+    if len(text) > _LONGEST_EXAMPLE or '"' in text or "\\" in text:
+        return None
+    return Exemplar({name: text}, value)
 
 
 def _tallied(tallies: Iterable[tuple[str, Tally]]) -> Iterator[Sample]:

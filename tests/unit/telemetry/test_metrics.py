@@ -357,16 +357,16 @@ def exemplars(gateway: Gateway, accept: str = "application/openmetrics-text") ->
 
 def test_each_bucket_of_a_time_names_the_last_request_in_it() -> None:
     gateway = Gateway()
-    for duration_s, of in ((0.3, b"first"), (0.4, b'la"st'), (7.0, "a" * 32)):
+    for duration_s, of in ((0.3, b"first"), (0.4, b"last"), (7.0, "a" * 32)):
         gateway.metrics.route("chat").finished(RequestOutcome.OK, duration_s, 0.1, of)
     assert exemplars(gateway) == [
-        ({"request_id": 'la"st'}, 0.4),
+        ({"request_id": "last"}, 0.4),
         ({"trace_id": "a" * 32}, 7.0),
     ]
 
 
-@pytest.mark.parametrize("of", [b"", b"x" * 119])
-def test_an_id_that_is_too_long_for_an_exemplar_is_left_out(of: bytes) -> None:
+@pytest.mark.parametrize("of", [b"", b"x" * 119, b'a"b', b"a\\b"])
+def test_an_id_that_not_everybody_could_read_is_left_out(of: bytes) -> None:
     gateway = Gateway()
     gateway.metrics.route("chat").finished(RequestOutcome.OK, 0.3, 0.1, of)
     assert exemplars(gateway) == []
