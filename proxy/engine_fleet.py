@@ -132,6 +132,12 @@ class EngineFleet:
                 for member in list(self._members.values()):
                     await member.control.seen.wait()
 
+    def look_now(self) -> None:
+        """Somebody knows that an engine has changed: they are asked at once, not in their turn."""
+        for member in self._members.values():
+            if member.poller is not None:
+                member.poller.look_now()
+
     async def stop(self) -> None:
         """Leaves no task and no connection behind."""
         retiring = list(self._retiring.values())

@@ -138,6 +138,7 @@ class _Beside:
             ),
             UpReport(self._plan, log, self._raw),
             lambda: any(view.up is True for view in application.fleet.view().values()),
+            application.fleet.look_now,
             asyncio.get_running_loop().time,
         )
         supervisor.start()

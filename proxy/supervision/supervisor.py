@@ -63,7 +63,8 @@ class _Life:
 
 class Supervisor:
     """`start_engine` starts one whose output goes to the callable it is given. `is_up` is what
-    somebody else sees of it: whether it answers. `clock` is the event loop's time()."""
+    somebody else sees of it: whether it answers; `has_died` tells that one to look again. `clock`
+    is the event loop's time()."""
 
     def __init__(
         self,
@@ -71,12 +72,14 @@ class Supervisor:
         policy: RestartPolicy,
         report: Report,
         is_up: Callable[[], bool],
+        has_died: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self._start_engine = start_engine
         self._policy = policy
         self._report = report
         self._is_up = is_up
+        self._has_died = has_died
         self._clock = clock
         self._life: _Life | None = None
         self._is_leaving = False
@@ -151,6 +154,7 @@ class Supervisor:
         finally:
             watching.cancel()
         self._life = None
+        self._has_died()
         return self._judge(life, code)
 
     async def _until_up(self, life: _Life) -> None:

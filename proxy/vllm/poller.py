@@ -155,6 +155,12 @@ class EnginePoller:
             former.cancel()
             self._begin(former)
 
+    def look_now(self) -> None:
+        """Somebody knows that the engine has changed: it is asked at once, not in its turn."""
+        if self._task is not None:
+            self._task.cancel()
+            self._begin(self._task)
+
     async def stop(self) -> None:
         """Ends the task and closes its connection; harmless when there is none."""
         task, self._task = self._task, None

@@ -466,3 +466,18 @@ def test_the_binding_limit_is_that_of_the_fullest() -> None:
         await stand.close()
 
     run(scenario())
+
+
+def test_told_that_an_engine_has_changed_it_asks_all_at_once(network: Network) -> None:
+    async def scenario() -> None:
+        network.serve("a")
+        stand = Stand("a", poll=True)
+        stand.fleet.start()
+        await asyncio.sleep(2.1)
+        del network.engines["a"]
+        stand.fleet.look_now()
+        await asyncio.sleep(0.01)
+        assert stand.fleet.view()["http://a"].up is False
+        await stand.close()
+
+    run(scenario())

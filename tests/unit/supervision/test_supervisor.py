@@ -55,6 +55,7 @@ class Played:
     give_up_after: int = 3
     is_up: bool = False
     cannot_start: bool = False
+    looks: int = 0
     engines: list[PlayedEngine] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -66,8 +67,13 @@ class Played:
             random.Random(1), give_up_after=self.give_up_after, first_delay_s=10.0
         )
         loop = asyncio.get_running_loop()
-        self.supervisor = Supervisor(self._start, policy, self, lambda: self.is_up, loop.time)
+        self.supervisor = Supervisor(
+            self._start, policy, self, lambda: self.is_up, self._look, loop.time
+        )
         self.supervisor.start()
+
+    def _look(self) -> None:
+        self.looks += 1
 
     async def _start(self, take: Callable[[bytes], None]) -> PlayedEngine:
         await asyncio.sleep(0.1)
@@ -144,6 +150,7 @@ def test_an_engine_that_dies_is_diagnosed_and_another_started() -> None:
         played.is_up = False
         await played.engine(2)
         assert played.said[2:] == ["died 1 prefill", "again", "starting 2"]
+        assert played.looks == 1
         (diagnosis,) = played.diagnoses
         assert diagnosis.phase is Phase.PREFILL
         assert diagnosis.evidence

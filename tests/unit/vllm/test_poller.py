@@ -560,3 +560,28 @@ def test_log_lines_call_the_engine_by_its_name(caplog: pytest.LogCaptureFixture)
 
     caplog.set_level(logging.INFO, logger="sluice.engine")
     run(scenario())
+
+
+def test_told_that_the_engine_has_changed_it_looks_at_once() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        async with watching(engine) as poller:
+            await asyncio.sleep(0.1)
+            assert poller.status.up
+            engine.answers["/health"] = refused
+            poller.look_now()
+            await asyncio.sleep(0.01)
+            assert poller.status.up is False
+
+    run(scenario())
+
+
+def test_who_does_not_look_is_not_made_to() -> None:
+    async def scenario() -> None:
+        engine = healthy()
+        poller = EnginePoller("http://engine", None, transport=engine)
+        poller.look_now()
+        await asyncio.sleep(5.0)
+        assert poller.status.up is None
+
+    run(scenario())
