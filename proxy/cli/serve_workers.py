@@ -7,6 +7,8 @@ the end it is told, and ends when the last worker has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -51,7 +53,9 @@ async def supervise(settings: Settings, public: socket.socket, admin: socket.soc
     )
 
     def end_now(number: int) -> None:
-        supervisor.kill()
+        for pid in supervisor.kill():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
         exit_at_once(number)
 
     stop = stop_signal(end_now)

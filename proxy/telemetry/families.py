@@ -47,7 +47,7 @@ def families(metrics: Iterable[Metric]) -> tuple[Family, ...]:
             metric.name,
             metric.type,
             metric.documentation,
-            tuple(Figure(one.name, one.labels, one.value) for one in metric.samples),
+            tuple(Figure(one.name, one.labels, float(one.value)) for one in metric.samples),
         )
         for metric in metrics
     )

@@ -77,17 +77,18 @@ class ParentEnd:
 
     async def listen(self) -> None:
         """Until the worker is gone."""
-        async for report in self._frames():
+        try:
+            async for report in self._frames():
+                async with self._news:
+                    # The first report is nobody's answer: nobody asks before it is there.
+                    self._answered += self.latest is not None
+                    self.latest = report
+                    self._news.notify_all()
+        finally:
+            self._writer.close()
             async with self._news:
-                # The first report is nobody's answer: a worker that is asked before it is ready
-                # answers when it is.
-                self._answered += self.latest is not None
-                self.latest = report
+                self.is_closed = True
                 self._news.notify_all()
-        async with self._news:
-            self.is_closed = True
-            self._news.notify_all()
-        self._writer.close()
 
     async def ready(self) -> bool:
         """Waits for the first report; False when the worker is gone without one."""

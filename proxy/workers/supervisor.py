@@ -78,11 +78,12 @@ class Supervisor:
             task.result()
         return not self._has_failed
 
-    def kill(self) -> None:
-        """Ends all of them at once."""
+    def kill(self) -> list[int]:
+        """Ends all of them at once; their process ids."""
         self._stopping.set()
         for worker in self._running.values():
             worker.kill()
+        return [worker.pid for worker in self._running.values()]
 
     async def _end(self, keeping: Sequence[asyncio.Task[None]]) -> None:
         self._roster.draining = True

@@ -83,8 +83,9 @@ class WorkerProcess:
         code = await self._process.wait()
         # The channel is closed with the process, and its last words are in it. Nobody else has it;
         # if somebody did, the end of a worker would not wait for him.
-        await asyncio.wait([self._listening], timeout=_LAST_WORDS_WITHIN_S)
-        self._listening.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_WITHIN_S):
+                await self._listening
         return code
 
     def terminate(self) -> None:

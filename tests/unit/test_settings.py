@@ -182,7 +182,7 @@ def test_zero_means_never_wait(field: str) -> None:
         ("upstream_api_key", ["a b"]),
         ("expose", ["/health", "GET /x?y"]),
         ("shadow", ["maybe"]),
-        ("workers", ["0", "2", "257", "auto"]),
+        ("workers", ["0", "257", "auto"]),
         ("log_level", ["loud"]),
         ("log_format", ["xml"]),
         ("host", ["http://x"]),
