@@ -91,7 +91,7 @@ async def serves(sluice: GatewayProcess) -> None:
 
 def test_requests_are_refused_in_good_form_until_the_engine_is_up_and_then_served() -> None:
     async def scenario() -> None:
-        late = f"sh -c 'sleep 0.5; exec {SIM} \"$@\"' sh"
+        late = f"sh -c 'sleep 0.3; exec {SIM} \"$@\"' sh"
         async with up(*SMALL, command=late, ready=False) as sluice:
             assert (await ask_once(sluice.port, READYZ)).status == 503
             refused = await ask_once(sluice.port, SHORT)
@@ -113,6 +113,7 @@ def test_requests_are_refused_in_good_form_until_the_engine_is_up_and_then_serve
                 sluice.terminate()
                 answer = await client.answer()
             assert (answer.status, answer.complete) == (200, True)
+            await sluice.process.wait()
         assert sluice.exit_code == 0
         assert sluice.log[-1].endswith("the engine has ended")
 
