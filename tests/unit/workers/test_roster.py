@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from proxy.telemetry.families import Family, Figure
+from proxy.workers.roster import Roster
+from tests.support.worker_reports import admission, counted, report, totals
+
+if TYPE_CHECKING:
+    from proxy.workers.report import WorkerReport
+
+
+class Member:
+    """A worker that answers with what the test has set, if it answers."""
+
+    def __init__(self, latest: WorkerReport | None = None, pid: int = 100) -> None:
+        self.pid = pid
+        self.latest = latest
+        self.next = latest
+
+    async def ask(self, within_s: float) -> bool:
+        await asyncio.sleep(0)
+        self.latest = self.next or self.latest
+        return self.next is not None and within_s > 0
+
+
+def serving(ok: float, in_flight: float = 0, arrivals: int = 0, pid: int = 100) -> Member:
+    told = report(
+        page=counted(ok, in_flight),
+        totals=totals(arrivals),
+        admission=admission(int(in_flight)),
+    )
+    return Member(told, pid)
+
+
+def roster() -> Roster:
+    used = (
+        Family(
+            "process_cpu_seconds",
+            "counter",
+            "Time.",
+            (Figure("process_cpu_seconds_total", {}, 0.5),),
+        ),
+    )
+    return Roster(lambda: used)
+
+
+def shown(one: Roster, name: str) -> float | None:
+    figures = (figure for family in one.page() for figure in family.figures)
+    return next((figure.value for figure in figures if figure.name == name), None)
+
+
+def test_one_page_tells_of_all_workers_and_of_the_parent() -> None:
+    both = roster()
+    both.join(1, serving(ok=3, in_flight=1))
+    both.join(2, serving(ok=4, in_flight=2))
+    assert shown(both, "sluice_requests_total") == 7
+    assert shown(both, "sluice_in_flight") == 3
+    assert shown(both, "process_cpu_seconds_total") == 0.5
+    assert shown(both, "sluice_workers") == 2
+    assert shown(both, "sluice_workers_lost_total") == 0
+
+
+def test_counters_never_fall_and_gauges_are_of_those_who_live() -> None:
+    both = roster()
+    both.join(1, serving(ok=3, in_flight=1, arrivals=5))
+    both.join(2, serving(ok=4, in_flight=2, arrivals=6))
+    both.leave(1, lost=True)
+    assert shown(both, "sluice_requests_total") == 7
+    assert shown(both, "sluice_in_flight") == 2
+    assert both.totals().arrivals == 11
+    both.join(1, serving(ok=10))
+    both.leave(1, lost=True)
+    both.leave(2, lost=False)
+    assert shown(both, "sluice_requests_total") == 17
+    assert shown(both, "sluice_in_flight") is None
+    assert shown(both, "sluice_workers") == 0
+    assert shown(both, "sluice_workers_lost_total") == 2
+
+
+def test_whoever_ends_before_it_has_said_anything_leaves_nothing() -> None:
+    one = roster()
+    one.join(1, Member())
+    assert one.reports == []
+    assert not one.serves(1)
+    one.leave(1, lost=True)
+    assert shown(one, "sluice_requests_total") is None
+    assert one.totals().arrivals == 0
+
+
+def test_a_refresh_asks_all_of_them_at_once() -> None:
+    async def scenario() -> None:
+        both, first, second = roster(), serving(ok=1), serving(ok=1)
+        both.join(1, first)
+        both.join(2, second)
+        first.next = report(page=counted(5))
+        second.next = report(page=counted(6))
+        await both.refresh()
+        assert shown(both, "sluice_requests_total") == 11
+
+    asyncio.run(scenario())
+
+
+def test_of_one_that_does_not_answer_the_last_words_count() -> None:
+    async def scenario() -> None:
+        one, silent = roster(), serving(ok=4)
+        silent.next = None
+        one.join(1, silent)
+        await one.refresh()
+        assert shown(one, "sluice_requests_total") == 4
+
+    asyncio.run(scenario())
+
+
+def test_workers_are_told_apart_by_number_in_order() -> None:
+    both = roster()
+    both.join(2, serving(ok=0, in_flight=2, pid=202))
+    both.join(1, serving(ok=0, in_flight=1, pid=201))
+    both.join(3, Member(pid=203))
+    assert both.workers() == [
+        {"number": 1, "pid": 201, "in_flight": 1, "queue_depth": 0, "draining": False},
+        {"number": 2, "pid": 202, "in_flight": 2, "queue_depth": 0, "draining": False},
+    ]
+    assert [both.serves(number) for number in (1, 2, 3, 4)] == [True, True, False, False]
+
+
+def test_whether_the_gateway_drains_is_known_without_a_worker() -> None:
+    one = roster()
+    assert shown(one, "sluice_draining") == 0
+    one.draining = True
+    assert shown(one, "sluice_draining") == 1
