@@ -43,7 +43,7 @@ def running_vllm(
     log: Path, *arguments: str, api_key: str | None = None
 ) -> AbstractContextManager[EngineProcess]:
     """A server on a free port, with these arguments besides those of every test."""
-    home = _installed()
+    home = installed_vllm()
     port = free_port()
     key = ("--api-key", api_key) if api_key else ()
     return running_engine(
@@ -73,7 +73,7 @@ def real_embedding_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[En
         yield server
 
 
-def _installed() -> Path:
+def installed_vllm() -> Path:
     checked = subprocess.run(  # noqa: S603 - our own script
         [_SETUP, "--check"], capture_output=True, text=True, check=False
     )
