@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.support.network_namespaces import Host
+
 _PROGRAMS = ("redis-server", "valkey-server")
 
 
 @dataclass
 class RedisServer:
-    """`arguments` as on its command line. It forgets everything when it ends, unless told."""
+    """`arguments` as on its command line. It forgets everything when it ends, unless told. It runs
+    on `host`, or here."""
 
     directory: Path
     arguments: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    host: Host | None = None
 
     @property
     def url(self) -> str:
@@ -39,7 +43,7 @@ class RedisServer:
         if program is None:  # CI installs one, and fails on a skip
             pytest.skip("needs redis-server or valkey-server: apt-get install redis-server")
         self.process = subprocess.Popen(  # noqa: S603 - a test's own command
-            [program, *self.command_line()],
+            [*(self.host.run_by if self.host else ()), program, *self.command_line()],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
         )
@@ -51,13 +55,14 @@ class RedisServer:
 
     def command_line(self) -> list[str]:
         return [
-            *("--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--port", str(self.port), "--bind", "*" if self.host else "127.0.0.1"),
             *("--save", "", "--appendonly", "no", "--dir", str(self.directory)),
             *self.arguments,
         ]
 
     def answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)) as it:
+        address = self.host.address if self.host else "127.0.0.1"
+        with contextlib.suppress(OSError), socket.create_connection((address, self.port)) as it:
             it.sendall(b"PING\r\n")
             return bool(it.recv(64))
         return False
