@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,8 @@ from tests.support.sharing_gateways import Clock, World
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
+
+    from proxy.shared_limit.store import Granted
 
 LIMIT = 8
 TEAM_SLOT = 15631
@@ -99,7 +102,7 @@ def guarded(
         yield lambda secret, host: f"rediss://team:{secret}@{host}:{port}/0?ssl_ca_certs={pem}"
 
 
-async def renewed_once(url: str) -> object:
+async def renewed_once(url: str) -> tuple[Granted | None, frozenset[str] | None]:
     store = RedisStore(url, "team", "a")
     try:
         return (await store.renew(ASKED))["engine"], await store.connected()
@@ -108,7 +111,7 @@ async def renewed_once(url: str) -> object:
 
 
 def test_over_tls_with_the_rights_that_are_documented(guarded: Callable[[str, str], str]) -> None:
-    granted, connected = asyncio.run(renewed_once(guarded("s%25cret", "127.0.0.1")))  # type: ignore[misc]
+    granted, connected = asyncio.run(renewed_once(guarded("s%25cret", "127.0.0.1")))
     assert granted is not None
     assert connected == {"a"}
 
@@ -220,10 +223,14 @@ def three(tmp_path: Path) -> Iterator[list[RedisServer]]:
             nodes[0].command("CLUSTER", "MEET", "127.0.0.1", f"{node.port}", bus)
         for node in nodes:
             wait_until(
-                lambda node=node: b"cluster_state:ok" in node.command("CLUSTER", "INFO"),
+                partial(is_whole, node),
                 "a cluster that is whole",
             )
         yield nodes
+
+
+def is_whole(node: RedisServer) -> bool:
+    return b"cluster_state:ok" in node.command("CLUSTER", "INFO")
 
 
 def test_in_a_cluster_the_leases_are_found_and_found_again_when_they_move(
