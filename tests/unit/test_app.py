@@ -12,12 +12,15 @@ import pytest
 from proxy import app, engine_fleet
 from proxy.app import Application, build
 from proxy.engine_fleet import EngineFleet
+from proxy.shared_limit import redis_store
+from proxy.shared_limit.lease_keeper import LeaseKeeper
+from proxy.shared_limit.memory_store import MemoryStore
 from proxy.upstream.httpx_client import HttpxUpstream
 from proxy.upstream.pool import ConnectionPool
 from proxy.vllm.poller import EnginePoller
 from tests.support.asgi_transport import AsgiClient
 from tests.support.engine_transport import ScriptedEngine, late, ok, refused, status
-from tests.support.gateway_in_memory import RecordList, settings
+from tests.support.gateway_in_memory import RecordList, gateway, settings
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import ScriptedApp, error_of
 from tests.support.scripted_resolver import ScriptedResolver
@@ -358,3 +361,81 @@ def test_gateways_that_share_a_limit_call_an_engine_by_its_address(
         assert told == [name]
 
     run(scenario())
+
+
+TRACEPARENT = (b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+
+
+def test_a_trace_passes_as_sent_where_nothing_is_traced() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        async with gateway(engine) as sluice:
+            await sluice.ask(headers=[TRACEPARENT, (b"tracestate", b"a=1")])
+            assert (await sluice.ask()).status == 200
+        first, second = engine.seen
+        assert first.header("traceparent") == TRACEPARENT[1].decode()
+        assert first.header("tracestate") == "a=1"
+        assert second.header("traceparent") is None
+        assert [record.trace for record in sluice.records] == [None, None]
+
+    run(scenario())
+
+
+def test_traced_the_engine_hears_of_our_span_in_the_callers_trace() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp()
+        async with gateway(engine, otlp_endpoint="http://collector:4318") as sluice:
+            await sluice.ask(headers=[TRACEPARENT])
+            await sluice.ask()
+        first, second = sluice.records
+        assert first.trace is not None
+        assert first.trace.hex_id == "0af7651916cd43dd8448eb211c80319c"
+        assert first.asked_after_s == 0
+        assert second.trace is not None
+        assert second.trace.parent_id == 0
+        for call, record in zip(engine.seen, sluice.records, strict=True):
+            assert record.trace is not None
+            heard = f"00-{record.trace.hex_id}-{record.trace.engine_span_id:016x}-01"
+            assert call.header("traceparent") == heard
+        page, _ = sluice.application.metrics.page("application/openmetrics-text")
+        assert f'trace_id="{second.trace.hex_id}"'.encode() in page
+
+    run(scenario())
+
+
+def test_without_a_store_the_limit_is_its_own() -> None:
+    async def scenario() -> None:
+        application = built()
+        assert application.leases is None
+        assert lines(application.metrics, "sluice_store_up") == []
+        await application.stop()
+
+    run(scenario())
+
+
+def test_with_a_store_every_engine_has_a_lease_and_no_seat_before_it_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stores: list[tuple[str, str, str]] = []
+
+    class Store(MemoryStore):
+        def __init__(self, url: str, cluster: str, gateway: str) -> None:
+            super().__init__(now)
+            stores.append((url, cluster, gateway))
+
+    async def scenario() -> None:
+        monkeypatch.setattr(redis_store, "RedisStore", Store)
+        monkeypatch.setattr(LeaseKeeper.__init__, "__defaults__", (now,))
+        application = built(max_in_flight=8, redis_url="redis://s/1", cluster="team")
+        assert application.controller.snapshot().limit == 0
+        await application.start()
+        await asyncio.sleep(4)
+        assert application.controller.snapshot().limit == 8
+        assert lines(application.metrics, "sluice_leased_seats") == [
+            'sluice_leased_seats{upstream="http://engine.test"} 8.0'
+        ]
+        await application.stop()
+
+    run(scenario())
+    ((url, cluster, gateway),) = stores
+    assert (url, cluster, len(gateway)) == ("redis://s/1", "team", 16)

@@ -455,3 +455,50 @@ def test_others_that_are_out_are_called_when_the_last_one_cannot_be_reached() ->
         assert not stand.controller.upstream("engine").suspended, "nobody came"
 
     run(scenario())
+
+
+class Lease(MovableLimit):
+    """Of a limit of 20 seats that gateways share."""
+
+    def __init__(self, seats: int) -> None:
+        super().__init__(seats, ceiling=20, shared=True)
+
+    def set(self, seats: int) -> None:
+        self.seats = seats
+
+
+def leased(seats: int, **values: object) -> EngineControl:
+    given: dict[str, Any] = {"max_in_flight": 20, **values}
+    clock = asyncio.get_running_loop().time
+    return EngineControl("engine", Settings(**given), clock, lease=Lease(seats))
+
+
+def test_where_the_limit_is_shared_the_lease_is_the_limit_also_of_an_adaptive_one() -> None:
+    async def scenario() -> None:
+        assert leased(6).limit.seats == 6
+        assert leased(6, adaptive=True).limit.seats == 6
+        assert leased(30, adaptive=True).limit.seats == 20
+
+    run(scenario())
+
+
+def test_an_engine_needs_what_runs_and_what_waits_for_it() -> None:
+    async def scenario() -> None:
+        stand = Stand()
+        await stand.ask(25)
+        assert stand.control.demand()[:3] == (20, 5, 1)
+        stand.control.status_changed(DOWN)
+        assert stand.control.demand()[:3] == (20, 0, 0)
+        await stand.close()
+
+    run(scenario())
+
+
+def test_an_adaptive_limit_needs_no_seats_that_it_would_not_use() -> None:
+    async def scenario() -> None:
+        stand = Stand(adaptive=True)
+        await stand.ask(25)
+        assert stand.control.demand().waiting == 0
+        await stand.close()
+
+    run(scenario())

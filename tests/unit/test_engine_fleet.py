@@ -14,9 +14,12 @@ from proxy import engine_fleet
 from proxy.admission.controller import AdmissionController
 from proxy.admission.outcome import Reason
 from proxy.admission.request import AdmissionRequest as Request
+from proxy.admission.snapshot import NO_DEMAND
 from proxy.engine_fleet import EngineFleet
 from proxy.openai_api.measure import Measured
 from proxy.settings import Settings
+from proxy.shared_limit.lease_keeper import LeaseKeeper
+from proxy.shared_limit.memory_store import MemoryStore
 from proxy.upstream.address import UpstreamAddress
 from proxy.vllm.poller import EnginePoller
 from tests.support.admission import Holder, RecordingObserver, turns
@@ -77,7 +80,12 @@ class Stand:
     """A fleet with its controller on the running loop's clock, two seats an engine."""
 
     def __init__(
-        self, *hosts: str, poll: bool = False, close_s: float = 0.0, **values: object
+        self,
+        *hosts: str,
+        poll: bool = False,
+        close_s: float = 0.0,
+        leases: LeaseKeeper | None = None,
+        **values: object,
     ) -> None:
         given: dict[str, Any] = {"max_in_flight": 2, "max_queue_depth": 50, **values}
         settings = Settings(**given)
@@ -86,7 +94,11 @@ class Stand:
         self.counts: list[int] = []
         self.holders: list[Holder] = []
         self.fleet = EngineFleet(
-            settings, lambda address: self._client(address, close_s), self.loop.time, poll=poll
+            settings,
+            lambda address: self._client(address, close_s),
+            self.loop.time,
+            poll=poll,
+            leases=leases,
         )
         self.controller = AdmissionController(
             {}, settings.places, self.loop.time, RecordingObserver()
@@ -479,5 +491,25 @@ def test_told_that_an_engine_has_changed_it_asks_all_at_once(network: Network) -
         await asyncio.sleep(0.01)
         assert stand.fleet.view()["http://a"].up is False
         await stand.close()
+
+    run(scenario())
+
+
+def test_each_engine_has_a_lease_from_its_coming_until_it_is_empty() -> None:
+    async def scenario() -> None:
+        leases = LeaseKeeper(MemoryStore(now), "a", lambda _: NO_DEMAND, lambda: None, now)
+        stand = Stand("a", leases=leases)
+        assert leases.state().leases == {"http://a": 0}
+        leases.start()
+        await asyncio.sleep(4)
+        assert leases.state().leases == {"http://a": 2}
+        (running,) = await stand.ask()
+        stand.set("b")
+        assert set(leases.state().leases) == {"http://a", "http://b"}
+        running.finish()
+        await asyncio.sleep(60)
+        assert set(leases.state().leases) == {"http://b"}
+        await stand.close()
+        await leases.stop()
 
     run(scenario())
