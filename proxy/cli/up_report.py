@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import signal
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sluice.up")
 
 _NAME = "vllm"
+# The gateway asks every second how the engine is, and vLLM writes a line for each question.
+_OUR_OWN_QUESTION = re.compile(r'"GET /(?:health|metrics|v1/models) HTTP/1\.1" 200\b')
 _WIDTH = 100
 _KILLED = 128 + signal.SIGKILL
 _KERNELS_WORK = (
@@ -55,7 +58,8 @@ class UpReport:
     def line(self, text: str) -> None:
         if self._raw is not None:
             self._raw.write(f"{text}\n".encode())
-        self._write(printable(redact(text)), "info")
+        if not _OUR_OWN_QUESTION.search(text):
+            self._write(printable(redact(text)), "info")
 
     def starting(self, attempt: int) -> None:
         again = f" (start {attempt})" if attempt > 1 else ""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from proxy.vllm.doctor.evidence import Diagnosis, StartUpFacts
 
 _LOOK_EVERY_S = 0.2
+# Whom an engine that still loads keeps waiting: vLLM hears SIGTERM only when it has loaded.
+_STOP_LOADING_S = 3.0
 # How long whoever watches the engine may take to see that the one before is gone.
 _NOTICED_WITHIN_S = 5.0
 
@@ -105,7 +107,8 @@ class Supervisor:
             self._life.engine.leave()
 
     async def stop(self, within_s: float) -> None:
-        """SIGTERM to the engine if there is one, and SIGKILL when `within_s` is over.
+        """SIGTERM to the engine if there is one, and SIGKILL when `within_s` is over; sooner where
+        it is not up yet, and so has nothing to finish.
 
         Raises what no engine could be started for, an OSError.
         """
@@ -114,7 +117,8 @@ class Supervisor:
         ended.cancel()
         await asyncio.wait([ended])
         if self._life is not None:
-            await self._life.engine.stop(within_s)
+            is_loading = self._life.up_since_s is None
+            await self._life.engine.stop(min(within_s, _STOP_LOADING_S) if is_loading else within_s)
             self._life.log.close()
             self._life = None
         if not ended.cancelled():

@@ -61,6 +61,16 @@ def test_the_engines_lines_are_told_apart_and_kept_as_they_were() -> None:
     assert raw.text == "loading \x1b[1m Authorization: Bearer sk-1\n"
 
 
+def test_its_answers_to_the_gateways_own_questions_are_left_out() -> None:
+    shown, raw = Lines(), Lines()
+    report = UpReport(plan(), shown, raw)
+    asked = 'INFO:     127.0.0.1:4147 - "GET /%s HTTP/1.1" %s'
+    for path, status in (("health", "200 OK"), ("metrics", "200 OK"), ("health", "503 x")):
+        report.line(asked % (path, status))
+    assert shown.text == f"vllm | {asked % ('health', '503 x')}\n"
+    assert raw.text.count("\n") == 3
+
+
 def test_in_json_each_of_its_lines_is_an_object() -> None:
     shown = Lines()
     UpReport(plan(log_format="json"), shown).line('say "hi"')

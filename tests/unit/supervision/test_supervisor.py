@@ -211,14 +211,25 @@ def test_it_gives_up_in_the_end_and_remembers_the_last_death() -> None:
 
 def test_to_stop_is_to_stop_the_engine_which_then_did_not_die() -> None:
     async def scenario() -> None:
-        played = Played()
+        played = Played(is_up=True)
         engine = await played.engine()
+        await played.until_said("up")
         played.supervisor.leave()
         assert engine.told == ["leave"]
         await played.supervisor.stop(7.0)
         assert engine.told[-1] == "stop 7"
-        assert played.said == ["starting 1"]
+        assert [said.split()[0] for said in played.said] == ["starting", "up"]
         assert played.supervisor.last_death is None
+
+    run(scenario())
+
+
+def test_an_engine_that_still_loads_is_not_waited_for_as_long() -> None:
+    async def scenario() -> None:
+        played = Played()
+        engine = await played.engine()
+        await played.supervisor.stop(20.0)
+        assert engine.told == ["leave", "stop 3"]
 
     run(scenario())
 
@@ -256,7 +267,7 @@ def test_stopped_while_an_engine_is_being_started_it_stops_that_one() -> None:
         assert played.engines == []
         await played.supervisor.stop(7.0)
         (engine,) = played.engines
-        assert engine.told[-1] == "stop 7"
+        assert engine.told[-1] == "stop 3"
 
     run(scenario())
 
