@@ -28,8 +28,8 @@ _CREDENTIALS: Final = tuple(
         r"(?P<keep>\bsk-)[\w-]{8,}",
     )
 )
-# No pattern matches without one of these in lower case. To look for them takes a microsecond, to try
-# all patterns forty.
+# No pattern matches without one of these in lower case. To look for them takes a microsecond, to
+# try all patterns forty.
 _WORDS: Final = ("key", "token", "secret", "password", "authorization", "bearer", "basic")
 _TELLTALES: Final = (*_WORDS, "://", "sk-")
 
