@@ -163,7 +163,7 @@ def test_what_is_above_the_top_is_drawn_at_the_top() -> None:
 
 
 def test_the_grid_and_the_day_are_drawn() -> None:
-    figures = {"utilization": 0.9, "store_load": 0.1, "gateway_p99_s": (0.1, 0.2)}
+    figures = {"utilization": 0.9, "store_load": 0.1, "waiting_part": 0.2}
     grid = [
         {"group": "grid", "name": f"x at {at:g}", "gateways": 4, "engines": 10, **figures}
         for at in (0.8, 1.2)

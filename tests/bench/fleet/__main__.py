@@ -76,7 +76,7 @@ def _draw(results: Path, directory: Path) -> None:
     records = [json.loads(line) for line in results.read_text().splitlines()]
     directory.mkdir(exist_ok=True)
     for name, svg in plots(records):
-        (directory / f"{name}.svg").write_text(svg)
+        (directory / f"scaling-{name}.svg").write_text(svg)
 
 
 def _line(job: Job, got: Outcome) -> str:

@@ -8,55 +8,35 @@ from tests.bench.fleet.plans import COMPRESSED_S, HEAVY, LIGHT
 from tests.bench.fleet.svg import Chart, Series, drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     Record = dict[str, Any]
 
 _GATEWAYS = (1.0, 4.0, 10.0, 30.0, 100.0)
 _ENGINES = (1, 10, 100)
 _DAY_OF = "10 x 100, a day in 24 minutes"
+_OVER_GATEWAYS = (
+    ("utilization", "Seats in use while anybody waits, at load 1.2", HEAVY, "utilization"),
+    ("store", "How busy the store's core is, at load 0.8", LIGHT, "store_load"),
+    ("waits", "Part of the time in which anybody waits, at load 0.8", LIGHT, "waiting_part"),
+)
 _HOURS = tuple(float(hour) for hour in range(0, 25, 3))
 
 
 def plots(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """Each one's name and text."""
-    utilization = _grid(records, HEAVY, lambda one: one["utilization"])
-    yield (
-        "utilization",
-        _over_gateways(
-            "Seats in use while anybody waits, at 1.2 times the load", utilization, 1.0, 0.8, True
-        ),
-    )
-    yield (
-        "store",
-        _over_gateways(
-            "The store's core, at 0.8 times the load",
-            _grid(records, LIGHT, lambda one: one["store_load"]),
-            1.0,
-            0.0,
-            True,
-        ),
-    )
-    yield (
-        "waits",
-        _over_gateways(
-            "Longest wait of 99 %, worst gateway, at 0.8 times the load (s)",
-            _grid(records, LIGHT, lambda one: one["gateway_p99_s"][1]),
-            5.0,
-            0.0,
-            False,
-        ),
-    )
+    for name, title, load, figure in _OVER_GATEWAYS:
+        yield name, _over_gateways(title, _grid(records, load, figure))
     for record in records:
         if record["name"] == _DAY_OF:
             yield "day", _day(record)
 
 
-def _grid(records: Sequence[Record], load: float, value: Callable[[Record], float]) -> list[Series]:
+def _grid(records: Sequence[Record], load: float, figure: str) -> list[Series]:
     lines = []
     for engines in _ENGINES:
         points = [
-            (float(one["gateways"]), value(one))
+            (float(one["gateways"]), float(one[figure]))
             for one in records
             if one["group"] == "grid"
             and one["engines"] == engines
@@ -68,18 +48,15 @@ def _grid(records: Sequence[Record], load: float, value: Callable[[Record], floa
     return lines
 
 
-def _over_gateways(
-    title: str, series: Sequence[Series], top: float, bottom: float, percent: bool
-) -> str:
+def _over_gateways(title: str, series: Sequence[Series]) -> str:
     return drawn(
         Chart(
             title=title,
             x_title="gateways that share the engines, 32 seats each",
             x_marks=_GATEWAYS,
             x_log=True,
-            y_top=top,
-            y_bottom=bottom,
-            percent=percent,
+            y_top=1.0,
+            percent=True,
             series=series,
         )
     )

@@ -18,12 +18,14 @@ _DASHES = ("", "6 3", "2 3", "9 3 2 3", "12 4")
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #24292f }
 .title { font-size: 14px; font-weight: 600 }
+.ground { fill: #fbfcfd }
 .grid { stroke: #d0d7de; stroke-width: 1 }
 .line { fill: none; stroke-width: 2 }
 .c0 { stroke: #0550ae } .c1 { stroke: #bc4c00 } .c2 { stroke: #1a7f37 }
 .c3 { stroke: #8250df } .c4 { stroke: #57606a }
 @media (prefers-color-scheme: dark) {
   text { fill: #c9d1d9 }
+  .ground { fill: #0d1117 }
   .grid { stroke: #30363d }
   .c0 { stroke: #79c0ff } .c1 { stroke: #ffa657 } .c2 { stroke: #7ee787 }
   .c3 { stroke: #d2a8ff } .c4 { stroke: #8b949e }
@@ -47,7 +49,6 @@ class Chart:
     x_marks: Sequence[float]
     y_top: float
     series: Sequence[Series]
-    y_bottom: float = 0.0
     x_log: bool = False
     percent: bool = False
 
@@ -60,6 +61,7 @@ def drawn(chart: Chart) -> str:
             f'aria-label="{escape(chart.title)}">'
         ),
         f"<style>{_STYLE}</style>",
+        f'<rect class="ground" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>',
         f'<text class="title" x="{_LEFT}" y="20">{escape(chart.title)}</text>',
         *_axes(chart),
     ]
@@ -72,7 +74,7 @@ def _axes(chart: Chart) -> list[str]:
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
     parts = []
     for tick in range(_TICKS + 1):
-        value = chart.y_bottom + (chart.y_top - chart.y_bottom) * tick / _TICKS
+        value = chart.y_top * tick / _TICKS
         y = _y(chart, value)
         parts += [
             f'<line class="grid" x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}"/>',
@@ -106,8 +108,8 @@ def _x(chart: Chart, value: float) -> float:
 
 
 def _y(chart: Chart, value: float) -> float:
-    part = (value - chart.y_bottom) / (chart.y_top - chart.y_bottom)
-    return _HEIGHT - _BOTTOM - (_HEIGHT - _BOTTOM - _TOP) * min(1.0, max(0.0, part))
+    part = min(1.0, max(0.0, value / chart.y_top))
+    return _HEIGHT - _BOTTOM - (_HEIGHT - _BOTTOM - _TOP) * part
 
 
 def _said(chart: Chart, value: float) -> str:
