@@ -186,7 +186,7 @@ def test_a_second_signal_ends_both_at_once() -> None:
                 await sluice.until_metric("sluice_draining", 1)
                 sluice.terminate()
                 await sluice.process.wait()
-                await gone(left, within_s=2.0)
+                await gone(left)
         assert sluice.exit_code == -signal.SIGTERM
 
     asyncio.run(scenario())
