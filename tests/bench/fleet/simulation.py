@@ -219,7 +219,7 @@ class _Fleet:
         await asyncio.gather(*clients, *self.requests, return_exceptions=True)
         for gateway in self.gateways:
             await gateway.keeper.stop()
-        await self.store.idle()
+        await self.store.stop()
 
     def _outcome(self, before: tuple[int, int, float, int], took_s: float) -> Outcome:
         plan, tally, store = self.plan, self.tally, self.store

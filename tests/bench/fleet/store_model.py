@@ -103,3 +103,9 @@ class StoreModel:
         """Nothing is being worked on."""
         while self._at_work:
             await asyncio.wait(set(self._at_work))
+
+    async def stop(self) -> None:
+        """What it has not done yet stays undone."""
+        for work in self._at_work:
+            work.cancel()
+        await self.idle()
