@@ -48,6 +48,7 @@ from proxy.live_settings import LiveSettings
 from proxy.shared_limit.lease_keeper import LeaseKeeper
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.sharing_view import SharingView
+from proxy.telemetry.trace_context import Tracing
 from proxy.upstream.address import UpstreamAddress
 from proxy.upstream.httpx_client import HttpxUpstream
 from proxy.upstream.pool import ConnectionPool
@@ -168,8 +169,7 @@ def build(
     engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)
     fleet.set(engine_list.engines)  # those behind host names follow at the start
     drain = Drain()
-    control = LiveControl(controller, fleet, drain)
-    live.on_change(control.adopt)
+    control = LiveControl(live, controller, fleet, drain)
 
     def engine_states() -> dict[str, EngineState]:
         return {name: engine.state() for name, engine in engines.items()}
@@ -200,7 +200,6 @@ def build(
         wall_clock=time.time,
         live=live.values,
     )
-    token = settings.admin_token
     public = Gateway(
         local_app=public_app(health),
         doorman=Doorman(
@@ -224,6 +223,7 @@ def build(
         records=records,
         loop=loop,
         late_listeners=LateListeners(loop),
+        tracing=Tracing(settings.otlp_sample, rng) if settings.otlp_endpoint else None,
         clock=clock,
     )
     return Application(
@@ -232,7 +232,7 @@ def build(
             health,
             metrics,
             status_router(status, lambda: drain.is_over),
-            live_changes_router(live, control, token.get_secret_value()) if token else None,
+            live_changes_router(live, control, settings.admin_token),
         ),
         controller=controller,
         drain=drain,

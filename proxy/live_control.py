@@ -8,19 +8,26 @@ if TYPE_CHECKING:
     from proxy.admission.controller import AdmissionController
     from proxy.edge.drain import Drain
     from proxy.engine_fleet import EngineFleet
+    from proxy.live_settings import LiveSettings
     from proxy.settings import Settings
 
 
 class LiveControl:
     """Also the switch of the drain that may be taken back."""
 
-    def __init__(self, controller: AdmissionController, fleet: EngineFleet, drain: Drain) -> None:
+    def __init__(
+        self,
+        live: LiveSettings,
+        controller: AdmissionController,
+        fleet: EngineFleet,
+        drain: Drain,
+    ) -> None:
+        live.on_change(self._adopt)
         self._controller = controller
         self._fleet = fleet
         self._drain = drain
 
-    def adopt(self, settings: Settings) -> None:
-        """Other settings are in force now."""
+    def _adopt(self, settings: Settings) -> None:
         self._controller.places_changed()
         self._fleet.adopt(settings)  # before the mode changes: shadow mode ends at the new limit
         self._controller.set_shadow(settings.shadow)

@@ -130,8 +130,9 @@ async def _serve(
     trace: LineWriter | None,
     companion: Companion | None = None,
 ) -> None:
-    application = build(settings, record_sinks(settings, log, trace, time.monotonic()))
     async with AsyncExitStack() as stack:
+        sinks = record_sinks(settings, log, trace, time.monotonic(), stack)
+        application = build(settings, sinks)
         beside = None
         if companion is not None:
             beside = await stack.enter_async_context(companion(application, log))

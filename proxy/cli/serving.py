@@ -25,7 +25,7 @@ from proxy.telemetry.trace_file import TraceFile
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
-    from contextlib import ExitStack
+    from contextlib import AsyncExitStack, ExitStack
 
     from proxy.edge.records import RecordSink
 
@@ -80,14 +80,23 @@ def open_trace(settings: Settings, stack: ExitStack) -> LineWriter | None:
 
 
 def record_sinks(
-    settings: Settings, log: LineWriter, trace: LineWriter | None, started_at_s: float
+    settings: Settings,
+    log: LineWriter,
+    trace: LineWriter | None,
+    started_at_s: float,
+    stack: ExitStack | AsyncExitStack,
 ) -> list[RecordSink]:
-    """`started_at_s`: of the gateway, on the monotonic clock."""
+    """`started_at_s`: of the gateway, on the monotonic clock. What has to be closed is, with
+    `stack`."""
     sinks: list[RecordSink] = []
     if settings.log_level in ("debug", "info"):
         sinks.append(AccessLog(log, LogFormat(settings.log_format), settings.access_log_sample))
     if trace is not None:
         sinks.append(TraceFile(trace, started_at_s))
+    if settings.otlp_endpoint is not None:
+        from proxy.telemetry.otel_spans import exporting_to  # noqa: PLC0415 - needs an extra
+
+        sinks.append(stack.enter_context(closing(exporting_to(settings.otlp_endpoint))))
     return sinks
 
 

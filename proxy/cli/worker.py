@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
     settings = orders.settings
     with ExitStack() as stack:
         log, trace = start_log(settings, stack), open_trace(settings, stack)
-        sinks = record_sinks(settings, log, trace, orders.started_at_s)
+        sinks = record_sinks(settings, log, trace, orders.started_at_s, stack)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(work(orders, sinks, channel, listener))
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from proxy.edge.responder import Responder
     from proxy.edge.token_meter import AnswerReader, TokenMeter
     from proxy.openai_api.blocks import Blocks
+    from proxy.telemetry.trace_context import Tracing
     from proxy.upstream.port import RawHeaders, UpstreamResponse
 
 LOCAL_PATHS = frozenset({b"/healthz", b"/readyz"})
@@ -74,6 +75,7 @@ class Gateway:
     records: Records
     loop: asyncio.AbstractEventLoop
     late_listeners: LateListeners
+    tracing: Tracing | None
     clock: Callable[[], float]
     """For measuring; uvloop's own time() counts whole milliseconds, which is enough to wait by."""
 
@@ -83,14 +85,14 @@ class Gateway:
         elif scope["raw_path"] in LOCAL_PATHS:
             await self.local_app(scope, receive, send)
         else:
-            visit = Visit(scope, receive, send, self.clock)
+            visit = self._visit(scope, receive, send)
             await self._handle(visit, self._objection(visit))
 
     def enter(self, scope: Scope, receive: Receive, send: Send) -> WrittenAnswer | ASGIApp:
         """As a call, but what can be answered at once is (see proxy.edge.entrance)."""
         if scope["raw_path"] in LOCAL_PATHS:
             return self
-        visit = Visit(scope, receive, send, self.clock)
+        visit = self._visit(scope, receive, send)
         objection = self._objection(visit)
         if objection is not None:
             answer = self.responder.answer_at_once(visit, objection)
@@ -98,6 +100,12 @@ class Gateway:
                 self.records.finished(visit, self.clock())
                 return answer
         return lambda *_: self._handle(visit, objection)
+
+    def _visit(self, scope: Scope, receive: Receive, send: Send) -> Visit:
+        visit = Visit(scope, receive, send, self.clock)
+        if self.tracing is not None:
+            visit.trace = self.tracing.begin(scope["headers"])
+        return visit
 
     def _objection(self, visit: Visit) -> Exception | None:
         try:
@@ -293,16 +301,17 @@ class Gateway:
 
     def _request(self, visit: Visit, engine: Engine, body: bytes | Blocks) -> UpstreamRequest:
         scope = visit.scope
+        headers = request_headers(
+            scope["headers"],
+            authority=engine.address.authority,
+            request_id=visit.headers.request_id,
+            upstream_authorization=engine.authorization,
+            client_is_authenticated=visit.authenticated,
+        )
         return UpstreamRequest(
             method=scope["method"],
             target=engine.address.target(scope["raw_path"], scope["query_string"]),
-            headers=request_headers(
-                scope["headers"],
-                authority=engine.address.authority,
-                request_id=visit.headers.request_id,
-                upstream_authorization=engine.authorization,
-                client_is_authenticated=visit.authenticated,
-            ),
+            headers=headers if visit.trace is None else visit.trace.passed_on(headers),
             body=body,
         )
 

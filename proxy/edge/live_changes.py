@@ -23,6 +23,8 @@ from proxy.openai_api.errors import ErrorCode, ErrorType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pydantic import SecretStr
+
 _log = logging.getLogger("sluice.admin")
 
 LARGEST_BODY_BYTES = 16 * 1024
@@ -98,10 +100,12 @@ class DrainSwitch(Protocol):
         """False when it cannot be taken back: the process was told to stop."""
 
 
-def live_changes_router(live: Live, drain: DrainSwitch, token: str) -> APIRouter:
-    """Whoever has the `token` may look and change."""
+def live_changes_router(live: Live, drain: DrainSwitch, token: SecretStr | None) -> APIRouter:
+    """Whoever has the `token` may look and change. Without one there is nothing here."""
     router = APIRouter()
-    keys = ApiKeys({"admin": token})
+    if token is None:
+        return router
+    keys = ApiKeys({"admin": token.get_secret_value()})
 
     @router.api_route("/admin/settings", methods=["GET", "PATCH"])
     async def settings(request: Request) -> JSONResponse:

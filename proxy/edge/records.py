@@ -52,7 +52,9 @@ class Records:
         first_byte_at = visit.relay.first_byte_at
         ttfb_s = None if first_byte_at is None else first_byte_at - visit.arrived_at
         route = self._routes[visit.route.name]
-        route.finished(visit.outcome, duration_s, ttfb_s, visit.headers.request_id)
+        trace = visit.trace
+        of = visit.headers.request_id if trace is None or not trace.is_sampled else trace.hex_id
+        route.finished(visit.outcome, duration_s, ttfb_s, of)
         is_wanted = self._refusals.wants(visit.outcome, now)
         if self._sinks or is_wanted:
             record = self._record(visit, duration_s, ttfb_s)
@@ -86,6 +88,8 @@ class Records:
             prompt_tokens_estimate=visit.prompt_tokens_estimate,
             prompt_tokens=None if usage is None else usage.prompt_tokens,
             output_tokens=None if usage is None else usage.completion_tokens,
+            asked_after_s=None if visit.asked_at is None else visit.asked_at - visit.arrived_at,
+            trace=visit.trace,
         )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from proxy.openai_api.usage import Usage
+    from proxy.telemetry.trace_context import TraceContext
 
 
 _NOT_READ = RequestHeaders(b"")
@@ -47,6 +48,7 @@ class Visit:
         "send",
         "status",
         "time_in_queue_s",
+        "trace",
         "upstream",
         "usage",
     )
@@ -72,6 +74,7 @@ class Visit:
         self.asked_at: float | None = None
         """When it asked for seats; None if it never did."""
         self.time_in_queue_s: float | None = None
+        self.trace: TraceContext | None = None
         self.upstream = ""
         self.usage: Usage | None = None
         """The engine's own count of tokens, where it told it and somebody wants it."""

@@ -51,6 +51,7 @@ class AccessLine(msgspec.Struct, frozen=True, gc=False):
     prompt_tokens: int | None
     output_tokens: int | None
     upstream: str
+    trace_id: str | None
 
 
 class AccessLog:
@@ -107,6 +108,7 @@ def _access_line(record: RequestRecord) -> AccessLine:
         record.prompt_tokens,
         record.output_tokens,
         record.upstream,
+        None if record.trace is None else record.trace.hex_id,
     )
 
 

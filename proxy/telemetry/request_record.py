@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from proxy.telemetry.request_outcome import RequestOutcome  # noqa: TC001 - msgspec reads the types
+from proxy.telemetry.trace_context import TraceContext  # noqa: TC001 - msgspec reads the types
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -16,8 +17,9 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `queue_wait_s` is None for a request that never asked for a seat, `ttfb_s` for one that was
     sent no byte. `prompt_bytes` is the JSON that holds the prompt, `max_tokens` the output asked
     for; `prompt_tokens` and `output_tokens` are the engine's own counts, None where it told none
-    or nobody read them; `prompt_tokens_estimate` is ours, None without a limit of tokens. A struct,
-    as a frozen dataclass takes five times as long to make (2.9 us).
+    or nobody read them; `prompt_tokens_estimate` is ours, None without a limit of tokens.
+    `asked_after_s`: from the arrival to asking for a seat; `trace` is there where requests are
+    traced. A struct, as a frozen dataclass takes five times as long to make (2.9 us).
     """
 
     arrived_wall_s: float
@@ -42,3 +44,5 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prompt_tokens_estimate: int | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    asked_after_s: float | None = None
+    trace: TraceContext | None = None

@@ -75,6 +75,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "workers": 1,
         "trace_file": None,
         "access_log_sample": 1.0,
+        "otlp_endpoint": None,
+        "otlp_sample": 1.0,
         "log_level": "info",
     }
 

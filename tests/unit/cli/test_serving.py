@@ -15,6 +15,7 @@ from proxy.cli import serving as module
 from proxy.edge.server import Address, bind
 from proxy.telemetry.access_log import AccessLog
 from proxy.telemetry.line_writer import LineWriter
+from proxy.telemetry.otel_spans import SpanWriter
 from proxy.telemetry.trace_file import TraceFile
 from tests.support.gateway_in_memory import settings
 
@@ -77,8 +78,19 @@ def test_as_many_files_as_allowed_may_be_open_and_too_few_are_said(
 def test_requests_are_recorded_where_somebody_reads_them(
     level: str, traced: bool, kinds: list[type], writer: LineWriter
 ) -> None:
-    sinks = module.record_sinks(settings(log_level=level), writer, writer if traced else None, 0.0)
+    chosen, trace = settings(log_level=level), writer if traced else None
+    with ExitStack() as stack:
+        sinks = module.record_sinks(chosen, writer, trace, 0.0, stack)
     assert [type(sink) for sink in sinks] == kinds
+
+
+def test_where_a_collector_is_named_there_are_spans_too_and_they_are_closed(
+    writer: LineWriter,
+) -> None:
+    chosen = settings(log_level="error", otlp_endpoint="http://127.0.0.1:1")
+    with ExitStack() as stack:
+        (spans,) = module.record_sinks(chosen, writer, None, 0.0, stack)
+    assert isinstance(spans, SpanWriter)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import SecretStr
 
 from proxy.edge.live_changes import (
     LARGEST_BODY_BYTES,
@@ -66,7 +67,7 @@ def ask(
     limits: Limits | None = None,
     switch: Switch | None = None,
 ) -> Response:
-    router = live_changes_router(limits or Limits(), switch or Switch(), TOKEN)
+    router = live_changes_router(limits or Limits(), switch or Switch(), SecretStr(TOKEN))
     return run(AsgiClient(public_app(router)).request(method, path.encode(), headers, body))
 
 

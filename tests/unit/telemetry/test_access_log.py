@@ -9,6 +9,7 @@ import pytest
 from proxy.telemetry.access_log import AccessLine, AccessLog
 from proxy.telemetry.log_format import LogFormat
 from proxy.telemetry.request_outcome import RequestOutcome
+from proxy.telemetry.trace_context import TraceContext
 from tests.support.request_records import CollectedLines, request_record
 
 
@@ -44,6 +45,7 @@ def test_a_json_line_holds_what_on_call_asks_for() -> None:
         "prompt_tokens": 93,
         "output_tokens": 20,
         "upstream": "http://engine:8000",
+        "trace_id": None,
     }
 
 
@@ -118,3 +120,8 @@ def test_every_field_is_documented_and_nothing_else() -> None:
     rows = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert documented == list(AccessLine.__struct_fields__)
+
+
+def test_of_a_request_that_is_traced_the_line_has_the_trace() -> None:
+    trace = TraceContext(10, 0, 2, 3, is_sampled=True)
+    assert json.loads(logged(LogFormat.JSON, trace=trace))["trace_id"] == f"{10:032x}"
