@@ -513,3 +513,26 @@ def test_each_engine_has_a_lease_from_its_coming_until_it_is_empty() -> None:
         await leases.stop()
 
     run(scenario())
+
+
+# Settings that change while they run ------------------------------------------------------------
+
+
+def test_another_limit_holds_for_all_and_for_those_that_come_later() -> None:
+    async def scenario() -> None:
+        stand = Stand("a", "b")
+        waiting = await stand.ask(5)
+        assert stand.seats() == {"a": 2, "b": 2}
+        stand.fleet.adopt(Settings(max_in_flight=3, max_queue_depth=50))
+        await turns()
+        assert all(holder.permit for holder in waiting)
+        stand.set("a", "b", "c")
+        await stand.ask(9)
+        assert stand.seats() == {"a": 3, "b": 3, "c": 3}
+        stand.fleet.adopt(Settings(max_in_flight=1, max_queue_depth=50))
+        assert stand.seats() == {"a": 3, "b": 3, "c": 3}, "nothing that runs is broken off"
+        assert {one.limit for one in stand.controller.snapshot().upstreams} == {1}
+        assert stand.counts == [2, 2, 3, 3]
+        await stand.close()
+
+    run(scenario())
