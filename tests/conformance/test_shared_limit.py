@@ -282,7 +282,7 @@ class Life:
     async def play(self, event: tuple[Any, ...]) -> None:
         name, *details = event
         if name == "forget":
-            self.behind.forget()
+            await self.forget()
         else:
             who = self.world.gateways[details[0]]
             await getattr(self, name)(who, *details[1:])
@@ -323,7 +323,16 @@ class Life:
         await who.renew()
         self.absent_since.pop(who.name, None)
 
+    async def forget(self) -> None:
+        """Where nobody is left who knows the others, none can be waited for: a gateway that begins
+        just then takes itself for the first (docs/several-gateways.md)."""
+        if all(one.is_stopped or one.linked.link is not Link.UP for one in self.world.gateways):
+            await self.go(self.world.gateways[0])
+        await self.world.renew()
+        self.behind.forget()
+
     async def kill(self, who: Gateway) -> None:
+        await self.world.renew()
         await self.world.kill(who)
         self.world.join()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
     from tests.support.network_namespaces import Host
 
-_PROGRAMS = ("redis-server", "valkey-server")
+
+def _programs() -> tuple[str, ...]:
+    """SLUICE_TEST_REDIS_SERVER names another one, to try the tests on it."""
+    return os.environ.get("SLUICE_TEST_REDIS_SERVER", ""), "redis-server", "valkey-server"
 
 
 @dataclass
@@ -39,7 +43,7 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+        program = next(filter(None, map(shutil.which, _programs())), None)
         if program is None:  # CI installs one, and fails on a skip
             pytest.skip("needs redis-server or valkey-server: apt-get install redis-server")
         self.process = subprocess.Popen(  # noqa: S603 - a test's own command
