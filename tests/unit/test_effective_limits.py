@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.effective_limits import effective_limits, kv_budget
+from proxy.effective_limits import budgets_of_a_worker, effective_limits, kv_budget
 from proxy.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -44,3 +44,12 @@ def test_as_many_tenants_as_keys_unless_a_header_names_them() -> None:
     assert tenants(api_keys="a:k1,b:k2") == 2
     assert tenants(api_keys="a:k1,b:k2", tenant_header="x-team") is None
     assert tenants() is None
+
+
+def test_workers_have_a_part_of_the_token_limits_each_rounded_up() -> None:
+    shared = {"workers": 3, "redis_url": "redis://store:6379/0"}
+    chosen = settings(max_prefill_tokens=1000, max_kv_tokens="auto", **shared)
+    assert budgets_of_a_worker(chosen, 100_000) == (334, 30_000)
+    assert budgets_of_a_worker(chosen, None) == (334, None)
+    assert budgets_of_a_worker(settings(**shared), 100_000) == (None, None)
+    assert budgets_of_a_worker(settings(max_kv_tokens=7), None) == (None, 7)

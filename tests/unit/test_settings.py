@@ -283,3 +283,12 @@ def test_every_field_says_what_it_means_and_what_it_must_be(field: str) -> None:
     assert info.description.endswith(".")
     assert isinstance(info.json_schema_extra, dict)
     assert info.json_schema_extra["rule"]
+
+
+def test_workers_have_a_part_of_the_places_each_rounded_up() -> None:
+    shared = {"workers": 4, "redis_url": "redis://store:6379/0", "max_num_seqs": 64}
+    set_here = Settings(max_queue_depth=10, **shared)  # type: ignore[arg-type]
+    assert (set_here.places_in_all(2), set_here.places(2)) == (10, 3)
+    derived = Settings(**shared)  # type: ignore[arg-type]
+    assert (derived.places_in_all(2), derived.places(2)) == (114, 29)
+    assert derived.of_a_worker(0) == 0

@@ -14,6 +14,7 @@ from proxy.env_values.combinations import (
     tenant_cap_problems,
     tenant_weight_problems,
     upstream_problems,
+    worker_problems,
 )
 
 
@@ -112,3 +113,10 @@ def test_changes_that_would_reach_one_of_several_processes_are_refused() -> None
     assert problem.startswith("SLUICE_ADMIN_TOKEN: must be unset with SLUICE_WORKERS=2")
     assert not list(live_change_problems(may_change=True, workers=1))
     assert not list(live_change_problems(may_change=False, workers=2))
+
+
+def test_several_processes_must_share_the_limit() -> None:
+    assert list(worker_problems(1, limit_is_shared=False)) == []
+    assert list(worker_problems(4, limit_is_shared=True)) == []
+    (problem,) = worker_problems(4, limit_is_shared=False)
+    assert problem.startswith("SLUICE_WORKERS=4: needs SLUICE_REDIS_URL")

@@ -170,3 +170,30 @@ def test_an_owned_descriptor_is_closed_and_a_borrowed_one_is_not() -> None:
         os.fstat(descriptor)
         with pytest.raises(OSError, match="descriptor"):
             os.fstat(owned)
+
+
+def test_what_several_processes_write_to_a_pipe_comes_in_pieces_of_whole_lines() -> None:
+    reading, writing = os.pipe()
+    pieces: list[int] = []
+    writer = LineWriter(writing, "stderr", owned=True, shared=True)
+    try:
+        write_some = writer._write_some
+
+        def noted(data: memoryview) -> int:
+            pieces.append(len(data))
+            assert bytes(data[-1:]) == b"\n"
+            return write_some(data)
+
+        writer._write_some = noted  # type: ignore[method-assign]
+        for _ in range(200):
+            writer.write(b"x" * 99 + b"\n")
+        writer.write(b"y" * 5000 + b"\n")  # alone, and not in one piece
+        writer.write(b"z\n")
+        writer.close()
+        with open(reading, "rb") as pipe:  # noqa: PTH123 - a descriptor
+            assert len(pipe.read().splitlines()) == 202
+    finally:
+        writer.close()
+    *others, longest = sorted(pieces)
+    assert longest == 5001
+    assert max(others) <= 4096

@@ -1,0 +1,113 @@
+"""One worker, in this process; its parent's end of the channel is in the test's hands."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import os
+import pickle
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Self
+
+import httpx
+import pytest
+
+from proxy.cli import worker as module
+from proxy.edge.server import Address, bind
+from proxy.workers.channel import ParentEnd
+from proxy.workers.worker_process import Orders
+from tests.support.gateway_in_memory import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.usefixtures("clean_environment", "usual_gc")
+
+
+@pytest.fixture
+def usual_gc() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+class Working:
+    """A worker that serves until its parent vanishes or a signal comes."""
+
+    async def __aenter__(self) -> Self:
+        ours, its = socket.socketpair()
+        listener = bind(Address("127.0.0.1", 0, ""))
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        orders = Orders(settings(upstream_urls="http://127.0.0.1:1"), 1, 0.0)
+        self.working = asyncio.create_task(module.work(orders, (), its, listener))
+        self._ours = ours
+        self.parent = await ParentEnd.open(ours)
+        self.listening = asyncio.create_task(self.parent.listen())
+        assert await self.parent.ready()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self.working.done():
+            os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.gather(self.working, self.listening)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def counted(parent: ParentEnd, name: str) -> float:
+    assert parent.latest is not None
+    return sum(
+        figure.value
+        for family in parent.latest.page
+        for figure in family.figures
+        if figure.name == name
+    )
+
+
+def test_it_serves_and_says_what_it_has_done_also_with_its_last_words() -> None:
+    async def scenario() -> None:
+        async with Working() as one, httpx.AsyncClient(trust_env=False) as client:
+            assert (await client.get(f"{one.url}/healthz")).status_code == 200
+            assert (await client.get(f"{one.url}/metrics")).status_code == 404
+            assert await one.parent.ask(5.0)
+            before = counted(one.parent, "sluice_requests_total")
+            await client.post(f"{one.url}/v1/completions", json={"prompt": "x"})
+            os.kill(os.getpid(), signal.SIGTERM)
+            await one.working
+            await one.listening
+            assert counted(one.parent, "sluice_requests_total") == before + 1
+            assert counted(one.parent, "sluice_draining") == 1
+
+    asyncio.run(scenario())
+
+
+def test_it_drains_when_its_parent_is_gone_however_often_it_is_signalled() -> None:
+    async def scenario() -> None:
+        async with Working() as one:
+            one.parent._writer.close()
+            await one.working
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+
+
+def test_orders_must_be_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Input:
+        buffer = io.BytesIO(pickle.dumps("hello"))
+
+    monkeypatch.setattr(sys, "stdin", Input())
+    with pytest.raises(TypeError, match="not by hand"):
+        module.main(["1", "2"])
+
+
+def test_orders_keep_what_was_set_and_the_secrets_in_it() -> None:
+    orders = Orders(settings(max_in_flight=7, api_keys="gold:k1", workers=1), 2, 1.5)
+    again = pickle.loads(pickle.dumps(orders))  # noqa: S301 - ours
+    assert again == orders
+    assert again.settings.client_keys["gold"].get_secret_value() == "k1"
+    assert again.settings.places(3) == orders.settings.places(3)
