@@ -169,7 +169,7 @@ def test_the_grid_and_the_day_are_drawn() -> None:
         for at in (0.8, 1.2)
     ]
     samples = [{"at_s": 1.0, "load": 1.0, "taken": 0.9, "parked": 0.0}]
-    a_day = {"group": "day", "name": "10 x 100, a day in 24 minutes", "samples": samples}
+    a_day = {"group": "day", "gateways": 4, "engines": 10, "samples": samples}
     names = {name for name, svg in plots([*grid, a_day]) if "<polyline" in svg}
     assert names == {"utilization", "store", "waits", "day"}
 
