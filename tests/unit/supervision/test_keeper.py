@@ -144,7 +144,9 @@ def test_signals_to_the_keeper_are_not_for_it() -> None:
 def test_the_engine_hears_signals_as_usual() -> None:
     with kept("grep Sig[IB] /proc/self/status") as process:
         told = pipe(process.stdout).read().decode().split()
-    assert [int(mask, 16) for mask in (told[1], told[3])] == [0, 0]
+    # The C library keeps two for itself, which whoever started us may have left ignored.
+    known = sum(1 << (number - 1) for number in signal.valid_signals())
+    assert [int(mask, 16) & known for mask in (told[1], told[3])] == [0, 0]
 
 
 def test_when_the_keeper_is_killed_the_engine_dies_with_it() -> None:
