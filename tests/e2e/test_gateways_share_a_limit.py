@@ -1,6 +1,7 @@
 """Four gateways, one engine, one limit, a real Redis; and what may befall them.
 
-`make chaos` runs the second test at full size: 2,000 clients for five minutes.
+`make chaos` runs the second test at full size: 2,000 clients for five minutes. SLUICE_TEST_CHAOS_S,
+SLUICE_TEST_CLIENTS and SLUICE_TEST_SEED change that.
 """
 
 from __future__ import annotations

@@ -98,12 +98,15 @@ def guarded(
         *("--tls-key-file", str(directory / "key.pem"), "--tls-ca-cert-file", str(pem)),
         *("--user", "default", "off"),
         *("--user", "team", "on", ">s%cret", "~sluice:*", *RIGHTS.split()),
+        *("--user", "blind", "on", ">s%cret", "~sluice:*", *RIGHTS.split()[:-1]),
     ):
         yield lambda secret, host: f"rediss://team:{secret}@{host}:{port}/0?ssl_ca_certs={pem}"
 
 
-async def renewed_once(url: str) -> tuple[Granted | None, frozenset[str] | None]:
-    store = RedisStore(url, "team", "a")
+async def renewed_once(
+    url: str, cluster: str = "team"
+) -> tuple[Granted | None, frozenset[str] | None]:
+    store = RedisStore(url, cluster, "a")
     try:
         return (await store.renew(ASKED))["engine"], await store.connected()
     finally:
@@ -112,6 +115,23 @@ async def renewed_once(url: str) -> tuple[Granted | None, frozenset[str] | None]
 
 def test_over_tls_with_the_rights_that_are_documented(guarded: Callable[[str, str], str]) -> None:
     granted, connected = asyncio.run(renewed_once(guarded("s%25cret", "127.0.0.1")))
+    assert granted is not None
+    assert connected == {"a"}
+
+
+def test_who_may_not_list_clients_has_a_lease_all_the_same(
+    guarded: Callable[[str, str], str],
+) -> None:
+    url = guarded("s%25cret", "127.0.0.1").replace("team", "blind")
+    granted, connected = asyncio.run(renewed_once(url, "another"))
+    assert granted is not None
+    assert connected is None
+
+
+def test_over_a_socket(tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    with running_redis(tmp_path, "--unixsocket", str(path)):
+        granted, connected = asyncio.run(renewed_once(f"unix://{path}?db=1"))
     assert granted is not None
     assert connected == {"a"}
 
@@ -146,7 +166,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[str, RedisServer, RedisServer]]:
     with ExitStack() as stack:
         primary = stack.enter_context(running_redis(tmp_path, "--repl-diskless-sync-delay", "0"))
         replica = stack.enter_context(
-            running_redis(tmp_path, "--replicaof", f"127.0.0.1 {primary.port}")
+            running_redis(tmp_path, "--replicaof", "127.0.0.1", f"{primary.port}")
         )
         wait_until(
             lambda: b"master_link_status:up" in replica.command("INFO", "replication"),
