@@ -13,13 +13,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import Metric
+from prometheus_client.samples import Exemplar
 
 from proxy.telemetry.declarations import TOGETHER, Together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from prometheus_client.samples import Sample
+
 _GAUGE = "gauge"
+
+
+class Example(NamedTuple):
+    """One of the things that a bucket has counted, as OpenMetrics shows it (an exemplar)."""
+
+    labels: dict[str, str]
+    value: float
 
 
 class Figure(NamedTuple):
@@ -28,6 +38,7 @@ class Figure(NamedTuple):
     name: str
     labels: dict[str, str]
     value: float
+    example: Example | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,7 @@ def families(metrics: Iterable[Metric]) -> tuple[Family, ...]:
             metric.name,
             metric.type,
             metric.documentation,
-            tuple(Figure(one.name, one.labels, float(one.value)) for one in metric.samples),
+            tuple(map(_figure, metric.samples)),
         )
         for metric in metrics
     )
@@ -57,8 +68,9 @@ def as_metrics(page: Iterable[Family]) -> Iterator[Metric]:
     """For a registry to write down."""
     for family in page:
         metric = Metric(family.name, family.help, family.kind)
-        for name, labels, value in family.figures:
-            metric.add_sample(name, labels, value)
+        for name, labels, value, example in family.figures:
+            exemplar = None if example is None else Exemplar(example.labels, example.value)
+            metric.add_sample(name, labels, value, exemplar=exemplar)
         yield metric
 
 
@@ -95,4 +107,9 @@ def _joined(rule: Together, one: Figure, other: Figure) -> Figure:
             value = max(one.value, other.value)
         case Together.LEAST:
             value = min(one.value, other.value)
-    return Figure(one.name, one.labels, value)
+    return Figure(one.name, one.labels, value, one.example or other.example)
+
+
+def _figure(sample: Sample) -> Figure:
+    example = sample.exemplar and Example(dict(sample.exemplar.labels), sample.exemplar.value)
+    return Figure(sample.name, sample.labels, float(sample.value), example)

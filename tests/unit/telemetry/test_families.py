@@ -3,8 +3,17 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.samples import Exemplar
 
-from proxy.telemetry.families import Family, Figure, as_metrics, families, lasting, together
+from proxy.telemetry.families import (
+    Example,
+    Family,
+    Figure,
+    as_metrics,
+    families,
+    lasting,
+    together,
+)
 
 
 def gauge(name: str, *values: tuple[dict[str, str], float]) -> Family:
@@ -99,3 +108,17 @@ def test_what_processes_use_can_be_put_together() -> None:
 def test_an_empty_family_is_none_the_less_a_family() -> None:
     (family,) = families([GaugeMetricFamily("sluice_store_up", "help")])
     assert together([[family], [family]]) == (family,)
+
+
+def test_a_bucket_keeps_an_example_of_what_it_has_counted() -> None:
+    def bucket(example: Example | None) -> Family:
+        figure = Figure("took_bucket", {"le": "+Inf"}, 1, example)
+        return Family("took", "histogram", "help", (figure,))
+
+    known = Example({"trace_id": "abc"}, 0.7)
+    for page in ([bucket(None)], [bucket(known)]), ([bucket(known)], [bucket(None)]):
+        (family,) = together(page)
+        assert family.figures == (Figure("took_bucket", {"le": "+Inf"}, 2, known),)
+        (metric,) = as_metrics([family])
+        assert metric.samples[0].exemplar == Exemplar({"trace_id": "abc"}, 0.7)
+        assert families([metric]) == (family,)
