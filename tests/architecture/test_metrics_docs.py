@@ -6,14 +6,17 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.admission.snapshot import AdmissionSnapshot, UpstreamSnapshot
-from proxy.telemetry.declarations import DURATION_BOUNDS_S
+from proxy.telemetry.declarations import DURATION_BOUNDS_S, TOGETHER, Together
 from proxy.telemetry.engine_view import EngineView
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.telemetry.sharing_view import SharingView
+from proxy.workers.admin import SharedPage
+from proxy.workers.roster import Roster
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<type>\w+) \|(?P<labels>[^|]*)\|", re.MULTILINE)
@@ -50,7 +53,8 @@ def everything_exported() -> str:
         sharing=lambda: SharingView(is_store_up=True, gateways=2, age_s=0.1, leases={"u": 1}),
     )
     metrics.route("chat").finished(RequestOutcome.OK, 1.0, 0.1)
-    return metrics.page()[0].decode()
+    roster = Roster(metrics.families)  # whose own page it is makes no difference here
+    return SharedPage(roster).page()[0].decode()
 
 
 def exported() -> list[Documented]:
@@ -92,3 +96,14 @@ def test_the_documented_buckets_are_the_real_ones() -> None:
     numbers = [float(number) / 1000 for number in re.findall(r"[\d.]+", milliseconds)]
     numbers += [float(number) for number in re.findall(r"[\d.]+", seconds)]
     assert tuple(numbers) == DURATION_BOUNDS_S
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [(Together.SUM, "added up"), (Together.MOST, "the highest"), (Together.LEAST, "the lowest")],
+)
+def test_what_several_workers_gauges_are_together_is_documented(rule: Together, words: str) -> None:
+    row = re.search(rf"^\| {words} \|(.*)\|$", PAGE, re.MULTILINE)
+    assert row is not None
+    listed = set(re.findall(r"`((?:sluice|process)_\w+)`", row[1]))
+    assert listed == {name for name, how in TOGETHER.items() if how is rule}
