@@ -122,23 +122,31 @@ def fetched_from_elsewhere(html: str) -> list[str]:
     return _FETCHED.findall(html)
 
 
-def main(site: Path) -> int:
-    stage = ROOT / "build" / "docs"
-    set_out(ROOT, stage)
+def complaints_of(site: Path, root: Path) -> str:
+    """Builds the site of the repository `root`; what is wrong with it, or nothing."""
+    stage = root / "build" / "docs"
+    set_out(root, stage)
+    # Not --quiet: what is not shown is not counted by --strict either.
     built = subprocess.run(  # noqa: S603 - our own interpreter and files
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--config-file",
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file",
          str(stage / "mkdocs.yml"), "--site-dir", str(site.resolve())],
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
         check=False,
     )  # fmt: skip
     if built.returncode:
-        return built.returncode
-    complaints = [
-        f"{page}: fetches from elsewhere: {tag}"
+        return built.stdout + built.stderr
+    return "".join(
+        f"{page}: fetches from elsewhere: {tag}\n"
         for page in sorted(site.rglob("*.html"))
         for tag in fetched_from_elsewhere(page.read_text())
-    ]
-    print("\n".join(complaints) or f"{sum(1 for _ in site.rglob('*.html'))} pages in {site}")
+    )
+
+
+def main(site: Path) -> int:
+    complaints = complaints_of(site, ROOT)
+    print(complaints or f"{sum(1 for _ in site.rglob('*.html'))} pages in {site}")
     return 1 if complaints else 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scripts.build_docs import SiteMap, fetched_from_elsewhere, filled_in, set_out
+from scripts.build_docs import SiteMap, complaints_of, fetched_from_elsewhere, filled_in, set_out
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
@@ -68,6 +68,32 @@ def test_what_a_reader_has_to_click_is_not_fetched() -> None:
         '<a href="https://x.org">x</a><link rel="canonical" href="https://x.org"><img src="a.png">'
     )
     assert fetched_from_elsewhere(html) == []
+
+
+def a_site(root: Path, text: str) -> Path:
+    """A repository with our settings for MkDocs and one page in the menu."""
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text()) | {"nav": ["index.md"]}
+    (root / "mkdocs.yml").write_text(yaml.safe_dump(settings))
+    (root / "docs").mkdir()
+    (root / "docs" / "index.md").write_text(text)
+    return root
+
+
+def test_a_sound_site_is_built_without_complaint(tmp_path: Path) -> None:
+    assert complaints_of(tmp_path / "site", a_site(tmp_path, "# Home\n\n## A\n\n[a](#a)\n")) == ""
+
+
+def test_whatever_is_broken_fails_the_build(tmp_path: Path) -> None:
+    a_site(tmp_path, "# Home\n\n[a](gone.md) [b](#gone) ![c](gone.png) [d](../../gone/)\n")
+    (tmp_path / "docs" / "orphan.md").write_text("# In no menu\n")
+    complaints = complaints_of(tmp_path / "site", tmp_path)
+    for broken in ("'gone.md'", "'#gone'", "'gone.png'", "'../../gone/'", "orphan.md"):
+        assert broken in complaints
+
+
+def test_a_picture_from_elsewhere_fails_the_build(tmp_path: Path) -> None:
+    root = a_site(tmp_path, "# Home\n\n![a](https://cdn.example/a.png)\n")
+    assert "https://cdn.example/a.png" in complaints_of(tmp_path / "site", root)
 
 
 def listed(nav: str | list[Any] | dict[str, Any]) -> set[str]:
