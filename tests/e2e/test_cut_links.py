@@ -80,10 +80,12 @@ async def _cut_and_mend(
         redis = RedisServer(directory, ("--protected-mode", "no"), host=store)
         redis.start()
         stack.callback(redis.stop)
-        a, b = [
-            await stack.enter_async_context(_gateway_on(host, engine, redis, link))
-            for host, link in zip(gateways, links, strict=True)
-        ]
+        a, b = await asyncio.gather(
+            *(
+                stack.enter_async_context(_gateway_on(host, engine, redis, link))
+                for host, link in zip(gateways, links, strict=True)
+            )
+        )
         await _limit_holds(load, engine, gateways, [a, b], links[0])
         assert engine.peak == LIMIT
 
@@ -121,7 +123,7 @@ async def _limit_holds(
         link.cut()
         await eventually(lambda: _said(cut_off, "store of the shared limit is lost"), 4)
         await eventually(lambda: _said(other, "its seats are kept"), 6)
-        await asyncio.sleep(2)
+        await asyncio.sleep(1)
         assert load.peaks == {a.name: SHARE, b.name: SHARE}
         assert min(load.served.values()) >= 4 * SHARE
         await _leave(clients.pop(b.name))  # also when nobody else needs them
