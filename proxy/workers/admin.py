@@ -62,7 +62,7 @@ class SharedPage:
 def admin_of(roster: Roster, facts: StatusFacts, is_over: Callable[[], bool]) -> ASGIApp:
     """`is_over`: the gateway is about to end."""
     health = health_router(
-        lambda: together.engines_at_best(roster.reports),
+        lambda: together.engines_at_best(roster.answering),
         lambda: roster.draining,
         without_engines="no worker serves",
     )

@@ -7,6 +7,7 @@ what it had told before stays.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.telemetry import declarations
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
     from proxy.workers.report import WorkerReport
 
-_ANSWERS_WITHIN_S = 1.0
+_log = logging.getLogger("sluice.workers")
+
+# Probes of readiness are given a second, and wait for this one.
+_ANSWERS_WITHIN_S = 0.5
 
 
 class Member(Protocol):
@@ -45,6 +49,7 @@ class Roster:
         self.draining = False
         self._own_page = own_page
         self._members: dict[int, Member] = {}
+        self._silent: set[int] = set()
         self._lost = 0
         self._page_of_the_gone: tuple[Family, ...] = ()
         waits = Distribution(declarations.DURATION_BOUNDS_S).snapshot()
@@ -56,6 +61,7 @@ class Roster:
     def leave(self, number: int, *, lost: bool) -> None:
         """It has ended; `lost`: not because it was told to."""
         last = self._members.pop(number).latest
+        self._silent.discard(number)
         self._lost += lost
         if last is not None:
             self._page_of_the_gone = pages_together([self._page_of_the_gone, lasting(last.page)])
@@ -67,13 +73,33 @@ class Roster:
 
     async def refresh(self) -> None:
         """All reports are from after the call, but for those who do not answer in time."""
-        asked = [member.ask(_ANSWERS_WITHIN_S) for member in self._members.values()]
+        asked = [self._ask(*one) for one in self._members.items() if one[1].latest is not None]
         await asyncio.gather(*asked)
+
+    async def _ask(self, number: int, member: Member) -> None:
+        has_answered = await member.ask(_ANSWERS_WITHIN_S)
+        if self._members.get(number) is not member:
+            return
+        if has_answered:
+            self._silent.discard(number)
+        elif number not in self._silent:
+            self._silent.add(number)
+            _log.warning(
+                "worker %d (process %d) does not answer: stopped, or with no time for itself; "
+                "shown as it was when it last did",
+                number,
+                member.pid,
+            )
 
     @property
     def reports(self) -> list[WorkerReport]:
         """Of those who serve, in the order of their numbers."""
         return list(self._by_number().values())
+
+    @property
+    def answering(self) -> list[WorkerReport]:
+        """Of those among them who answered when they were asked last."""
+        return [told for number, told in self._by_number().items() if number not in self._silent]
 
     def page(self) -> tuple[Family, ...]:
         """The metrics of the gateway as a whole."""
@@ -110,7 +136,7 @@ class Roster:
     def _head_count(self) -> tuple[Family, ...]:
         serving, lost = declarations.WORKERS, declarations.WORKERS_LOST
         return (
-            _gauge(serving, len(self.reports)),
+            _gauge(serving, len(self.answering)),
             _gauge(declarations.DRAINING, self.draining),
             Family(
                 lost.name.removesuffix("_total"),

@@ -101,3 +101,15 @@ def test_the_page_for_people_asks_nobody() -> None:
         assert member.asked == 0
 
     run(scenario())
+
+
+def test_a_worker_that_does_not_answer_makes_nothing_ready() -> None:
+    class Silent(Member):
+        async def ask(self, within_s: float) -> bool:
+            return within_s < 0
+
+    async def scenario() -> None:
+        assert (await Gateway(Silent(report())).ask(b"/readyz"))[0] == 503
+        assert (await Gateway(Silent(report()), Member(report())).ask(b"/readyz"))[0] == 200
+
+    run(scenario())

@@ -8,6 +8,8 @@ from proxy.workers.roster import Roster
 from tests.support.worker_reports import admission, counted, report, totals
 
 if TYPE_CHECKING:
+    import pytest
+
     from proxy.workers.report import WorkerReport
 
 
@@ -102,13 +104,24 @@ def test_a_refresh_asks_all_of_them_at_once() -> None:
     asyncio.run(scenario())
 
 
-def test_of_one_that_does_not_answer_the_last_words_count() -> None:
+def test_of_one_that_does_not_answer_the_last_words_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario() -> None:
         one, silent = roster(), serving(ok=4)
         silent.next = None
         one.join(1, silent)
-        await one.refresh()
+        assert one.answering == one.reports, "nobody has asked it yet"
+        for _ in range(2):
+            await one.refresh()
         assert shown(one, "sluice_requests_total") == 4
+        assert (len(one.reports), one.answering) == (1, [])
+        assert shown(one, "sluice_workers") == 0
+        assert caplog.text.count("worker 1 (process 100) does not answer") == 1
+        silent.next = report(page=counted(5))
+        await one.refresh()
+        assert one.answering == one.reports
+        assert shown(one, "sluice_workers") == 1
 
     asyncio.run(scenario())
 
