@@ -7,6 +7,7 @@ that was refused, is a line in the log.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +22,7 @@ from proxy.edge.api_keys import ApiKeys
 from proxy.openai_api.errors import ErrorCode, ErrorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pydantic import SecretStr
 
@@ -34,7 +35,8 @@ NO_TOKEN = OwnAnswer(
     ErrorType.INVALID_REQUEST,
     ErrorCode.INVALID_API_KEY,
     "Changes need the token of SLUICE_ADMIN_TOKEN, as 'Authorization: Bearer <token>'.",
-    headers=((b"www-authenticate", b"Bearer"),),
+    # The body of a stranger is not waited for.
+    headers=((b"www-authenticate", b"Bearer"), CLOSE),
 )
 _TOO_LARGE = OwnAnswer(
     413,
@@ -111,14 +113,16 @@ def live_changes_router(live: Live, drain: DrainSwitch, token: SecretStr | None)
     async def settings(request: Request) -> JSONResponse:
         _check(keys, request)
         if request.method == "PATCH":
-            _change(live, await _object(request), _who(request))
+            with _refusal_written_down(_who(request), "change settings"):
+                _change(live, await _object(request), _who(request))
         return _answer(shown(live.values()))
 
     @router.api_route("/admin/drain", methods=["GET", "PUT"])
     async def drain_state(request: Request) -> JSONResponse:
         _check(keys, request)
         if request.method == "PUT":
-            _switch(drain, await _object(request), _who(request))
+            with _refusal_written_down(_who(request), "switch the drain"):
+                _switch(drain, await _object(request), _who(request))
         return _answer({"draining": drain.is_on, "running": drain.running})
 
     return router
@@ -138,15 +142,25 @@ def _check(keys: ApiKeys, request: Request) -> None:
         raise Refusal(NO_TOKEN)
 
 
+@contextmanager
+def _refusal_written_down(who: str, what: str) -> Iterator[None]:
+    """Whatever it is refused for: who tried is asked for as often as who did."""
+    try:
+        yield
+    except Refusal as refusal:
+        _log.warning("%s: refused to %s: %s", who, what, refusal.answer.message)
+        raise
+
+
 def _change(live: Live, wanted: dict[str, object], who: str) -> None:
     try:
         changes = live.change(wanted)
     except ImpossibleChangeError as error:
         said = "; ".join(str(error).splitlines())
-        _log.warning("%s: refused to change settings: %s", who, said)
         raise Refusal(error_table.bad_request(said)) from None
     for change in changes:
-        _log.warning("%s: %s %s -> %s", who, change.variable, change.before, change.after)
+        before, after = _as_json(change.before), _as_json(change.after)
+        _log.warning("%s: %s %s -> %s", who, change.variable, before, after)
 
 
 def _switch(drain: DrainSwitch, wanted: dict[str, object], who: str) -> None:
@@ -155,7 +169,6 @@ def _switch(drain: DrainSwitch, wanted: dict[str, object], who: str) -> None:
         raise Refusal(error_table.bad_request('The body must be {"draining": true} or false.'))
     before = drain.is_on
     if not drain.switch(on=on):
-        _log.warning("%s: refused to end the drain, for the process is about to end", who)
         raise Refusal(_LEAVING)
     if on != before:
         _log.warning("%s: drain %s, %d requests run", who, "on" if on else "off", drain.running)
@@ -169,11 +182,17 @@ async def _object(request: Request) -> dict[str, object]:
             if len(body) > LARGEST_BODY_BYTES:
                 raise Refusal(_TOO_LARGE)
         found = msgspec.json.decode(body, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    # A RecursionError is what too many brackets in one another give.
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refusal(error_table.bad_request("The body must be one JSON object.")) from None
     except ClientDisconnect:
         raise Refusal(error_table.bad_request("The body did not arrive.")) from None
     return found
+
+
+def _as_json(value: object) -> str:
+    """As GET /admin/settings shows it."""
+    return msgspec.json.encode(value).decode()
 
 
 def _who(request: Request) -> str:

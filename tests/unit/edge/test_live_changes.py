@@ -87,6 +87,11 @@ def test_a_change_is_made_shown_and_written_down(caplog: pytest.LogCaptureFixtur
     assert caplog.records[0].levelno == logging.WARNING, "whatever SLUICE_LOG_LEVEL is"
 
 
+def test_a_switch_is_written_down_as_it_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    ask("PATCH", "/admin/settings", b'{"seats": true}')
+    assert caplog.messages[0].endswith(": SLUICE_SEATS 4 -> true")
+
+
 def test_a_change_that_cannot_be_is_one_line_to_who_asked_and_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -116,6 +121,7 @@ def test_without_the_token_nobody_looks_or_changes(
     answer = ask(method, f"/admin/{path}", b'{"seats": 7}', headers, limits)
     assert (answer.status, error_of(answer.body)["code"]) == (401, "invalid_api_key")
     assert answer.header("www-authenticate") == "Bearer"
+    assert answer.header("connection") == "close", "or the body of a stranger would be read"
     assert limits.wanted == []
     assert "no valid token" in caplog.text
     assert "wrong" not in caplog.text
@@ -123,9 +129,19 @@ def test_without_the_token_nobody_looks_or_changes(
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"{", b'{"seats": NaN}', b"\xff\xfe", b'"a"'])
-def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
-    answer = ask("PATCH", "/admin/settings", body)
+@pytest.mark.parametrize(("method", "path"), [("PATCH", "settings"), ("PUT", "drain")])
+def test_a_body_that_is_no_object_is_refused_and_written_down(
+    body: bytes, method: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = ask(method, f"/admin/{path}", body)
     assert (answer.status, error_of(answer.body)["code"]) == (400, "bad_request")
+    (line,) = caplog.messages
+    assert line.endswith(": The body must be one JSON object.")
+
+
+@pytest.mark.parametrize("body", [b'{"a":' * 3000, b'{"seats":' + b"[" * 7000 + b"]" * 7000 + b"}"])
+def test_brackets_in_one_another_are_no_fault_of_the_gateway(body: bytes) -> None:
+    assert ask("PATCH", "/admin/settings", body).status == 400
 
 
 def test_a_large_body_is_not_read_to_its_end() -> None:
@@ -153,14 +169,16 @@ def test_the_drain_is_switched_shown_and_written_down_once(
     assert line.endswith(": drain on, 3 requests run")
 
 
-def test_a_drain_that_cannot_end_says_so() -> None:
+def test_a_drain_that_cannot_end_says_so(caplog: pytest.LogCaptureFixture) -> None:
     answer = ask("PUT", "/admin/drain", b'{"draining": false}', switch=Switch(may_end=False))
     assert answer.status == 409
     assert "for good" in error_of(answer.body)["message"]
+    assert "refused to switch the drain: The gateway was told to stop" in caplog.text
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"draining": 1}', b'{"draining": true, "now": 1}'])
-def test_a_drain_is_true_or_false(body: bytes) -> None:
+def test_a_drain_is_true_or_false(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
     switch = Switch()
     assert ask("PUT", "/admin/drain", body, switch=switch).status == 400
     assert not switch.is_on
+    assert "refused to switch the drain: The body must be" in caplog.text
