@@ -6,6 +6,7 @@ that was refused, is a line in the log.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sluice.admin")
 
 LARGEST_BODY_BYTES = 16 * 1024
+BODY_WITHIN_S = 10.0
 
 NO_TOKEN = OwnAnswer(
     401,
@@ -43,6 +45,13 @@ _TOO_LARGE = OwnAnswer(
     ErrorType.INVALID_REQUEST,
     ErrorCode.BODY_TOO_LARGE,
     f"The request body is larger than {LARGEST_BODY_BYTES} bytes.",
+    headers=(CLOSE,),
+)
+_TOO_SLOW = OwnAnswer(
+    408,
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.BODY_TIMEOUT,
+    f"The request body did not arrive within {BODY_WITHIN_S:g} s.",
     headers=(CLOSE,),
 )
 _LEAVING = OwnAnswer(
@@ -175,19 +184,27 @@ def _switch(drain: DrainSwitch, wanted: dict[str, object], who: str) -> None:
 
 
 async def _object(request: Request) -> dict[str, object]:
-    body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > LARGEST_BODY_BYTES:
-                raise Refusal(_TOO_LARGE)
+        async with asyncio.timeout(BODY_WITHIN_S):
+            body = await _body(request)
         found = msgspec.json.decode(body, type=dict[str, object])
+    except TimeoutError:
+        raise Refusal(_TOO_SLOW) from None
     # A RecursionError is what too many brackets in one another give.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refusal(error_table.bad_request("The body must be one JSON object.")) from None
     except ClientDisconnect:
         raise Refusal(error_table.bad_request("The body did not arrive.")) from None
     return found
+
+
+async def _body(request: Request) -> bytearray:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_BODY_BYTES:
+            raise Refusal(_TOO_LARGE)
+    return body
 
 
 def _as_json(value: object) -> str:

@@ -9,16 +9,24 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from proxy.edge import error_table
-from proxy.edge.answers import Refusal
+from proxy.edge.answers import OwnAnswer, Refusal
 from proxy.edge.request_headers import new_request_id
-from proxy.openai_api.errors import error_body
+from proxy.openai_api.errors import ErrorCode, ErrorType, error_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fastapi import APIRouter
 
-    from proxy.edge.answers import OwnAnswer
+
+_NOT_FOR_OPERATORS = OwnAnswer(
+    404,
+    ErrorType.INVALID_REQUEST,
+    ErrorCode.UNKNOWN_PATH,
+    "This is the admin listener, which has /metrics, /status, /status.json, /healthz and /readyz; "
+    "/admin/settings and /admin/drain too if SLUICE_ADMIN_TOKEN is set. Models are served on the "
+    "other one (SLUICE_PORT).",
+)
 
 
 class MetricsPage(Protocol):
@@ -38,7 +46,8 @@ def admin_app(
     health: APIRouter, metrics: MetricsPage, status: APIRouter, changes: APIRouter | None = None
 ) -> FastAPI:
     """/healthz, /readyz, /metrics and /status; and /admin, where `changes` are allowed."""
-    app = _bare_app([health, status, *([] if changes is None else [changes])])
+    routers = [health, status, *([] if changes is None else [changes])]
+    app = _bare_app(routers, _NOT_FOR_OPERATORS)
 
     @app.get("/metrics")
     async def metrics_page(request: Request) -> Response:
@@ -49,13 +58,19 @@ def admin_app(
     return app
 
 
-def _bare_app(routers: Iterable[APIRouter]) -> FastAPI:
+def _bare_app(
+    routers: Iterable[APIRouter], unknown_path: OwnAnswer = error_table.UNKNOWN_PATH
+) -> FastAPI:
     """No documentation pages, no redirects, and every error in OpenAI form."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     for router in routers:
         app.include_router(router)
+
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return _response(unknown_path) if error.status_code == 404 else _fault(request, error)
+
     app.add_exception_handler(Refusal, _refused)  # type: ignore[arg-type]
-    app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]  # starlette types it for Exception
+    app.add_exception_handler(HTTPException, http_error)  # type: ignore[arg-type]  # starlette types it for Exception
     app.add_exception_handler(Exception, _crash)
     return app
 
@@ -64,12 +79,10 @@ async def _refused(_request: Request, refusal: Refusal) -> Response:
     return _response(refusal.answer)
 
 
-async def _http_error(request: Request, error: HTTPException) -> Response:
+def _fault(request: Request, error: HTTPException) -> Response:
     if error.status_code == 405:
-        allowed = tuple((error.headers or {}).get("Allow", "").split(", "))
+        allowed = tuple(sorted((error.headers or {}).get("Allow", "").split(", ")))
         return _response(error_table.method_not_allowed(request.method, allowed))
-    if error.status_code == 404:
-        return _response(error_table.UNKNOWN_PATH)
     return _response(error_table.bad_request(str(error.detail)), error.status_code)
 
 

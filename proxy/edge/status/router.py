@@ -33,6 +33,7 @@ def status_router(facts: StatusFacts, is_over: Callable[[], bool]) -> APIRouter:
     """`is_over`: the gateway is about to end, and so must every stream of events."""
     router = APIRouter()
     page = (files("proxy.edge.status") / "page.html").read_text()
+    latest = _Latest(facts)
 
     @router.get("/status")
     async def status_page() -> HTMLResponse:
@@ -45,7 +46,7 @@ def status_router(facts: StatusFacts, is_over: Callable[[], bool]) -> APIRouter:
     @router.get("/status/events")
     async def status_events() -> StreamingResponse:
         return StreamingResponse(
-            _events(facts, is_over),
+            _events(facts, latest, is_over),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )
@@ -53,14 +54,32 @@ def status_router(facts: StatusFacts, is_over: Callable[[], bool]) -> APIRouter:
     return router
 
 
-async def _events(facts: StatusFacts, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
+class _Latest:
+    """The event of this moment, made once for all who listen: 500 of them took a third of a core
+    while each had its own (2026-12)."""
+
+    def __init__(self, facts: StatusFacts) -> None:
+        self._facts = facts
+        self._event = b""
+        self._good_until = 0.0
+
+    def event(self) -> bytes:
+        now = asyncio.get_running_loop().time()
+        if now >= self._good_until:
+            self._event = _event("now", self._facts.now())
+            self._good_until = now + SAMPLE_EVERY_S / 2
+        return self._event
+
+
+async def _events(
+    facts: StatusFacts, latest: _Latest, is_over: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     yield _event("history", facts.history.series())
-    while True:
-        yield _event("now", facts.now())
-        if is_over():
-            return
+    while not is_over():
+        yield latest.event()
         await asyncio.sleep(SAMPLE_EVERY_S)
+    yield _event("now", facts.now())  # the last word is not an old one
 
 
 def _event(name: str, content: dict[str, Any]) -> bytes:

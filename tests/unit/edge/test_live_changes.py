@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from proxy.edge.live_changes import (
+    BODY_WITHIN_S,
     LARGEST_BODY_BYTES,
     Change,
     ImpossibleChangeError,
@@ -22,7 +23,7 @@ from tests.support.virtual_time import run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.support.asgi_transport import Headers, Response
+    from tests.support.asgi_transport import Headers, Response, Upload
 
 TOKEN = "right-token"
 WITH_TOKEN: Headers = [(b"authorization", f"Bearer {TOKEN}".encode())]
@@ -62,7 +63,7 @@ class Switch:
 def ask(
     method: str,
     path: str,
-    body: bytes = b"",
+    body: Upload = b"",
     headers: Headers = WITH_TOKEN,
     limits: Limits | None = None,
     switch: Switch | None = None,
@@ -182,3 +183,15 @@ def test_a_drain_is_true_or_false(body: bytes, caplog: pytest.LogCaptureFixture)
     assert ask("PUT", "/admin/drain", body, switch=switch).status == 400
     assert not switch.is_on
     assert "refused to switch the drain: The body must be" in caplog.text
+
+
+@pytest.mark.parametrize("pause_s", [1e9, 0.9])
+def test_a_body_that_does_not_come_or_comes_in_drops_is_not_waited_for(pause_s: float) -> None:
+    limits = Limits()
+    drops: list[bytes | float] = [b'{"seats": 5']
+    for _ in range(round(BODY_WITHIN_S / 0.9) + 1):
+        drops += [pause_s, b" "]
+    answer = ask("PATCH", "/admin/settings", [*drops, b"}"], limits=limits)
+    assert (answer.status, error_of(answer.body)["code"]) == (408, "body_timeout")
+    assert answer.header("connection") == "close"
+    assert limits.wanted == []

@@ -57,7 +57,14 @@ def test_probes_take_get_and_head_only(method: str) -> None:
     for app in apps():
         answer = ask(app, method, b"/healthz")
         check_own_error(answer, 405, "method_not_allowed")
-        assert set((answer.header("allow") or "").split(", ")) == {"GET", "HEAD"}
+        assert answer.header("allow") == "GET, HEAD"
+
+
+def test_who_looks_for_something_on_the_admin_listener_is_told_what_is_there() -> None:
+    _, admin = apps()
+    message = str(error_of(ask(admin, "GET", b"/admin/settings").body)["message"])
+    assert "SLUICE_ADMIN_TOKEN" in message
+    assert "SLUICE_PORT" in message
 
 
 def test_the_public_app_has_no_metrics() -> None:

@@ -8,6 +8,7 @@ import httpx
 from fastapi import FastAPI
 
 from proxy.edge.status.router import status_router
+from tests.support.asgi_transport import AsgiClient
 from tests.support.status_facts import status_facts
 from tests.support.virtual_time import run
 
@@ -52,5 +53,27 @@ def test_events_begin_with_the_history_and_end_with_the_gateway() -> None:
         data = [json.loads(line) for line in re.findall(r"^data: (.*)$", events.text, re.MULTILINE)]
         assert data[0]["in_flight"] == [3]
         assert data[1]["admission"]["in_flight"] == 3
+
+    run(scenario())
+
+
+def test_who_listens_at_one_time_gets_what_was_made_once() -> None:
+    async def scenario() -> None:
+        made = 0
+
+        def binding_limit() -> None:
+            nonlocal made
+            made += 1
+
+        app = FastAPI()
+        over = False
+        told = status_facts(binding_limit=binding_limit)
+        app.include_router(status_router(told, lambda: over))
+        listeners = [AsgiClient(app).start("GET", b"/status/events") for _ in range(20)]
+        await asyncio.sleep(2.5)
+        assert made == 3
+        over = True
+        pages = await asyncio.gather(*(one.response() for one in listeners))
+        assert {page.body.count(b"event: now") for page in pages} == {4}
 
     run(scenario())
