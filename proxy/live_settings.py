@@ -69,10 +69,8 @@ class LiveSettings:
         """See proxy.edge.live_changes.Live."""
         written = {field: self._as_written(field, value) for field, value in wanted.items()}
         judged = self._judge(written)
-        before, self.now = (
-            self.now,
-            self.now.model_copy(update={field: getattr(judged, field) for field in written}),
-        )
+        before = self.now
+        self.now = before.model_copy(update={field: getattr(judged, field) for field in written})
         changes = [
             Change(variable_name(field), getattr(before, field), getattr(self.now, field))
             for field in written
