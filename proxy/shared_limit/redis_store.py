@@ -1,9 +1,10 @@
 """The store in Redis or Valkey: one script, one connection that bears the gateway's name.
 
 The connection says that the process lives: as long as it is open others keep this gateway's seats
-for it. So it is not closed when the store is silent, but only when another one stands in its place
-or the process ends. A server says which run of it this is on each new connection; after a restart,
-or a fail-over to a replica, the script knows by that that its data may be old.
+for it. So it is not closed when the store is silent or answers with an error, but only when another
+one stands in its place or the process ends. A server says which run of it this is on each new
+connection; after a restart, or a fail-over to a replica, the script knows by that that its data may
+be old.
 """
 
 from __future__ import annotations
@@ -113,14 +114,12 @@ class RedisStore:
                     connection = await self._connected()
                     return await _answers(connection, commands())
             except TimeoutError:
-                if self._connection is not None:
-                    # It stays open: others would take its closing for our death.
-                    await self._set_silent(self._connection)
+                await self._stay_seen()
                 raise StoreAwayError(f"no answer within {_ANSWERS_WITHIN_S:g} s") from None
             except _NotPermittedError:
                 raise
             except (RedisError, OSError, ValueError) as error:
-                await self._drop_connection()
+                await self._stay_seen()
                 refused = isinstance(error, (AuthenticationError, NoPermissionError))
                 if refused or "max number of clients" in f"{error}":
                     raise StoreRefusedError(_in_words(error)) from error
@@ -145,6 +144,13 @@ class RedisStore:
             self._connection = connection
             await self._set_silent(None)
         return self._connection
+
+    async def _stay_seen(self) -> None:
+        """After a failure: the next question needs a new connection, but until it stands the old
+        one stays open. A server that is silent, or out of memory, or read-only, may be there for
+        the others, who would take its closing for our death."""
+        if self._connection is not None:
+            await self._set_silent(self._connection)
 
     async def _set_silent(self, connection: AbstractConnection | None) -> None:
         """In place of the one before, which is closed."""

@@ -19,6 +19,8 @@ class FakeRedis:
         self.says: dict[bytes, bytes | None] = {}
         self.asked: list[list[bytes]] = []
         self.connections = 0
+        self.fewest = 0
+        """Connections at any moment since a test set this."""
         self.opened = 0
         self.port = 0
         self.changed = asyncio.Condition()
@@ -49,6 +51,7 @@ class FakeRedis:
     async def _count(self, change: int) -> None:
         async with self.changed:
             self.connections += change
+            self.fewest = min(self.fewest, self.connections)
             self.opened += max(change, 0)
             self.changed.notify_all()
 

@@ -123,6 +123,35 @@ def test_after_any_other_fault_it_begins_with_a_new_connection(answer: bytes) ->
     with_server(scenario)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"-NOREPLICAS Not enough good replicas to write.\r\n",
+        b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+        b"-MISCONF Errors writing to the RDB file.\r\n",
+        b"-NOPERM no permissions to run the 'evalsha' command\r\n",
+    ],
+)
+def test_a_store_that_answers_with_errors_goes_on_seeing_that_the_gateway_lives(
+    answer: bytes,
+) -> None:
+    """Or it would give the gateway's seats to others as soon as it can write again."""
+
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
+        await store.renew({"engine": RENEWAL})
+        fake.fewest = fake.connections
+        fake.says[b"EVALSHA"] = answer
+        for _ in range(3):
+            with pytest.raises((StoreAwayError, StoreRefusedError)):
+                await store.renew({"engine": RENEWAL})
+        fake.says.clear()
+        assert await store.renew({"engine": RENEWAL}) == {"engine": GRANTED}
+        await fake.until_connections(1)
+        assert fake.fewest == 1
+
+    with_server(scenario)
+
+
 def test_a_store_that_nobody_can_reach_is_away() -> None:
     async def main() -> None:
         store = RedisStore("redis://127.0.0.1:1", "team", "a")
