@@ -7,6 +7,7 @@ written in place, one that is renamed over the old, a symbolic link that is turn
 
 from __future__ import annotations
 
+import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.discovery.address_list import parse_addresses
@@ -38,6 +39,8 @@ def load_addresses(path: Path) -> tuple[UpstreamAddress, ...]:
     """The engines that the file names. Raises ValueError with one line that says what is wrong,
     without the path."""
     try:
+        if not _ends(path.stat().st_mode):
+            raise ValueError("is no regular file")
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
         text = content.decode("utf-8-sig")
@@ -48,6 +51,12 @@ def load_addresses(path: Path) -> tuple[UpstreamAddress, ...]:
     if len(content) > _MOST_BYTES:
         raise ValueError(f"is longer than {_MOST_BYTES} bytes")
     return parse_addresses(text)
+
+
+def _ends(mode: int) -> bool:
+    """Opening a pipe waits for who writes to it, for ever if nobody does. A directory is told as
+    such when it is opened."""
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 class UpstreamsFile:

@@ -56,6 +56,24 @@ def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
         load_addresses(tmp_path / "nowhere")
 
 
+@pytest.mark.timeout(5)
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(path: Path) -> None:
+    file = watched(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert file.look() is None
+    with pytest.raises(ValueError, match="is no regular file"):
+        file.look()
+    path.unlink()
+    path.write_text("http://b\n")
+    assert settled(file) == ["http://b"]
+
+
+def test_a_directory_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"cannot be read \(Is a directory\)"):
+        load_addresses(tmp_path)
+
+
 def test_nothing_is_new_until_the_file_changes(path: Path) -> None:
     file = watched(path)
     assert [file.look() for _ in range(3)] == [None] * 3
