@@ -204,7 +204,7 @@ def build(
         local_app=public_app(health),
         doorman=Doorman(
             header_reader=_header_reader(settings),
-            keys=_keys(settings),
+            keys=ApiKeys(settings.client_keys),
             routes=routes,
             controller=controller,
             records=records,
@@ -334,10 +334,6 @@ def _http_client(settings: Settings, address: UpstreamAddress) -> Upstream:
     if settings.upstream_client == "httpx":
         return HttpxUpstream(address, timeouts)
     return ConnectionPool(address, timeouts)
-
-
-def _keys(settings: Settings) -> ApiKeys:
-    return ApiKeys({name: key.get_secret_value() for name, key in settings.client_keys.items()})
 
 
 def _body_bytes(settings: Settings, engines: int) -> int:

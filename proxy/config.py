@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dotenv import dotenv_values
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from proxy.env_values.names import PREFIX, is_service_link, unknown_name_problems
 from proxy.env_values.urls import without_secrets
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 __all__ = [
+    "SECRETS",
     "SettingRow",
     "Settings",
     "SettingsError",
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
-_SECRETS = frozenset({"admin_token", "upstream_api_key", "api_keys", "redis_url"})
+SECRETS = frozenset({"admin_token", "upstream_api_key", "api_keys", "redis_url"})
 _LONGEST_SHOWN_VALUE = 100
 
 
@@ -102,7 +103,7 @@ def settings_table(settings: Settings) -> list[SettingRow]:
     return [
         SettingRow(
             variable=variable_name(field),
-            value=_shown(getattr(settings, field)),
+            value=_masked(field, getattr(settings, field)),
             source=settings.source_of(field),
             default=setting_default(field),
             unit=_extra(info, "unit"),
@@ -151,7 +152,7 @@ def _problem(details: ErrorDetails) -> str:
     if not details["loc"]:
         return own_words
     field = str(details["loc"][0])
-    shown = "" if field in _SECRETS else f"={_one_line(details['input'])}"
+    shown = "" if field in SECRETS else f"={_one_line(details['input'])}"
     rule = own_words or f"must be {_extra(Settings.model_fields[field], 'rule')}"
     return f"{variable_name(field)}{shown}: {rule}"
 
@@ -186,12 +187,14 @@ def _extra(info: FieldInfo, key: str) -> str:
     return str(extra.get(key, "")) if isinstance(extra, dict) else ""
 
 
+def _masked(field: str, value: object) -> str:
+    return "***" if field in SECRETS and value is not None else _shown(value)
+
+
 def _shown(value: object) -> str:
     match value:
         case None:
             return ""
-        case SecretStr():
-            return "***"
         case bool():
             return str(value).lower()
         case float():

@@ -14,7 +14,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
-    SecretStr,
     model_validator,
 )
 from pydantic_settings import (
@@ -25,11 +24,12 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from proxy.client_settings import ClientSettings
 from proxy.engine_settings import EngineSettings
 from proxy.env_values import combinations, derived_defaults, fields, scalars
 from proxy.env_values.client_keys import load_client_keys
-from proxy.env_values.exposed_paths import parse_exposed_paths
 from proxy.env_values.header_names import header_name
+from proxy.env_values.key_digest import KeyDigest
 from proxy.env_values.names import PREFIX, without_service_links
 from proxy.env_values.tenant_weights import parse_tenant_weights
 from proxy.observability_settings import ObservabilitySettings
@@ -43,7 +43,7 @@ Source = Literal["flag", "env", ".env", "default"]
 ENV_FILE = ".env"
 
 
-class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
+class Settings(ClientSettings, ObservabilitySettings, SharingSettings, EngineSettings):
     """All settings, valid. Times in seconds, sizes in bytes; derived defaults are filled in."""
 
     model_config = SettingsConfigDict(
@@ -71,12 +71,12 @@ class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
     ] = "127.0.0.1"
     admin_port: Annotated[int, fields.port("Port of the admin listener")] = 8081
     admin_token: Annotated[
-        SecretStr | None,
-        AfterValidator(scalars.header_safe_secret),
+        KeyDigest | None,
+        BeforeValidator(scalars.token_digest),
         fields.described(
             "Bearer token for changes while the gateway runs, on the admin listener. "
             "Unset: nothing can be changed.",
-            "a token",
+            "a token of at least 16 characters",
         ),
     ] = None
     max_num_seqs: Annotated[
@@ -177,24 +177,6 @@ class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
             "`name:weight`, comma-separated",
         ),
     ] = ()
-    api_keys: Annotated[
-        SecretStr | None,
-        fields.described(
-            "Client keys, `name:key` or `key`, comma or line separated. Unset: nobody is asked.",
-            "keys as `name:key` or `key`",
-        ),
-    ] = None
-    api_keys_file: Annotated[
-        Path | None,
-        AfterValidator(scalars.readable_file),
-        fields.described("File with more client keys, written the same way.", "a readable file"),
-    ] = None
-    max_body_bytes: Annotated[
-        int, fields.whole("Largest request body.", 1, 16 * 1024**3, "bytes")
-    ] = 64 * 1024 * 1024
-    body_timeout: Annotated[float, fields.seconds("Longest time for a request body to arrive.")] = (
-        30.0
-    )
     connect_timeout: Annotated[float, fields.seconds("Longest time to connect to the engine.")] = (
         5.0
     )
@@ -211,24 +193,9 @@ class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
             "Unset: no limit, and a generation without an end keeps its seat."
         ),
     ] = None
-    write_timeout: Annotated[
-        float,
-        fields.seconds(
-            "A client that reads nothing for so long, with something to send, is dropped."
-        ),
-    ] = 60.0
     drain_timeout: Annotated[
         float, fields.seconds_or_zero("Time for running requests to finish after SIGTERM.")
     ] = 30.0
-    expose: Annotated[
-        tuple[tuple[str, str], ...],
-        NoDecode,
-        BeforeValidator(parse_exposed_paths),
-        fields.described(
-            "Further routes to let through to the engine, `METHOD /path`, comma-separated.",
-            "`METHOD /path`, comma-separated",
-        ),
-    ] = ()
     shadow: Annotated[bool, fields.switch("Count what would have been shed, and admit it.")] = False
     workers: Annotated[
         int,
@@ -261,7 +228,7 @@ class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
         ),
     ] = Field(default_factory=derived_defaults.console_on_a_terminal)
 
-    _client_keys: dict[str, SecretStr] = PrivateAttr(default_factory=dict)
+    _client_keys: dict[str, KeyDigest] = PrivateAttr(default_factory=dict)
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
 
     def of_a_worker(self, whole: int) -> int:
@@ -279,8 +246,8 @@ class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
         return self.max_in_flight * upstreams
 
     @property
-    def client_keys(self) -> Mapping[str, SecretStr]:
-        """Key by name, of SLUICE_API_KEYS and SLUICE_API_KEYS_FILE; empty = nobody is asked."""
+    def client_keys(self) -> Mapping[str, KeyDigest]:
+        """By name, of SLUICE_API_KEYS and SLUICE_API_KEYS_FILE; empty = nobody is asked."""
         return self._client_keys
 
     @property
@@ -296,6 +263,10 @@ class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
         """Notes where the values came from, for source_of; load_settings does."""
         self._sources = dict(sources)
         return self
+
+    def remember_client_keys(self, keys: Mapping[str, KeyDigest]) -> None:
+        """Those of the variable and the file together."""
+        self._client_keys = dict(keys)
 
     @classmethod
     def settings_customise_sources(
@@ -324,17 +295,13 @@ class Settings(ObservabilitySettings, SharingSettings, EngineSettings):
             *combinations.live_change_problems(self.admin_token is not None, self.workers),
         ]
         try:
-            keys = load_client_keys(_secret_text(self.api_keys), self.api_keys_file)
+            keys = load_client_keys(self.api_keys or (), self.api_keys_file)
         except ValueError as error:
             problems.append(str(error))
         else:
-            self._client_keys = {name: SecretStr(key) for name, key in keys.items()}
+            self.remember_client_keys(keys)
             weighted = self.weights_by_tenant
             problems += combinations.tenant_weight_problems(weighted, self.tenant_header, keys)
         if problems:
             raise ValueError("\n".join(problems))
         return self
-
-
-def _secret_text(secret: SecretStr | None) -> str:
-    return secret.get_secret_value() if secret is not None else ""

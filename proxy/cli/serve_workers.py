@@ -22,9 +22,10 @@ from proxy.edge.status.history import SAMPLE_EVERY_S
 from proxy.edge.stop_signal import exit_at_once, stop_signal
 from proxy.telemetry.families import Family, families
 from proxy.workers.admin import admin_of, facts_of
+from proxy.workers.orders import Orders
 from proxy.workers.roster import Roster
 from proxy.workers.supervisor import StartError, Supervisor
-from proxy.workers.worker_process import Orders, WorkerProcess
+from proxy.workers.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     import socket

@@ -7,9 +7,8 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 import click
-from pydantic import SecretStr
 
-from proxy.config import setting_default, variable_name
+from proxy.config import SECRETS, setting_default, variable_name
 from proxy.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def settings_options(*fields: str) -> Callable[[Callable[..., Any]], Callable[..
 def _option(field: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     info = Settings.model_fields[field]
     kinds = typing.get_args(info.annotation) or (info.annotation,)
-    if SecretStr in kinds:
+    if field in SECRETS:
         raise ValueError(f"{field} is a secret, and a flag shows in the process list")
     flag = "--" + field.replace("_", "-")
     default = setting_default(field)

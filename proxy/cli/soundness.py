@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy.cli.engine_differences import engine_differences
 from proxy.effective_limits import effective_limits
+from proxy.env_values.key_digest import SHORTEST_SOUND_KEY
 from proxy.vllm.binding_limit import (
     KV_BLOCK_TOKENS,
     BindingLimit,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _SPARE_DESCRIPTORS = 63
 # A body may be held by a place while as many others are being uploaded.
 _BODIES_PER_PLACE = 2
-_SHORTEST_SOUND_KEY = 16
 _NO_ENGINE = ("SLUICE_UPSTREAMS_FILE names no engine: every request is refused until it does",)
 _GIB = 1024**3
 
@@ -195,10 +195,6 @@ def _key_warnings(settings: Settings) -> Iterator[str]:
             "SLUICE_UPSTREAM_API_KEY is set and SLUICE_API_KEYS is not: "
             "whoever reaches this gateway uses the engine with its key"
         )
-    short = [
-        name
-        for name, key in settings.client_keys.items()
-        if len(key.get_secret_value()) < _SHORTEST_SOUND_KEY
-    ]
+    short = [name for name, key in settings.client_keys.items() if key.is_short]
     if short:
-        yield f"client keys shorter than {_SHORTEST_SOUND_KEY} characters: {', '.join(short)}"
+        yield f"client keys shorter than {SHORTEST_SOUND_KEY} characters: {', '.join(short)}"

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import signal
 import socket
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import msgspec
 import uvloop
 
 from proxy.app import build
@@ -30,8 +30,8 @@ from proxy.cli.serving import (
 )
 from proxy.edge.server import Server
 from proxy.workers.channel import WorkerEnd
+from proxy.workers.orders import Orders
 from proxy.workers.report import WorkerReport
-from proxy.workers.worker_process import Orders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> None:
-    orders = pickle.load(sys.stdin.buffer)  # noqa: S301 - it is our parent who wrote it
-    if not isinstance(orders, Orders):
-        raise TypeError("a worker is started by its gateway, not by hand")
+    try:
+        orders = Orders.read(sys.stdin.buffer.read())
+    except msgspec.DecodeError:
+        raise TypeError("a worker is started by its gateway, not by hand") from None
     channel, listener = (socket.socket(fileno=int(number)) for number in arguments)
     settings = orders.settings
     with ExitStack() as stack:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
+from proxy.env_values.key_digest import sha256_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from proxy.env_values.key_digest import KeyDigest
 
 _BEARER = b"bearer"
 
@@ -16,12 +19,12 @@ class ApiKeys:
     """A set of named keys. Only hashes are kept, compared in constant time.
 
     The hash is there so that every comparison runs over the same length and a memory dump shows no
-    key; keys are long random strings, so it needs no salt and no slowness.
+    key.
     """
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        """`keys` maps a name to its key; empty means that nobody is asked for one."""
-        self._hashes = {name: _digest(key.encode()) for name, key in keys.items()}
+    def __init__(self, keys: Mapping[str, KeyDigest]) -> None:
+        """`keys` by name; empty means that nobody is asked for one."""
+        self._hashes = {name: key.sha256 for name, key in keys.items()}
 
     @property
     def required(self) -> bool:
@@ -42,7 +45,7 @@ class ApiKeys:
         return self._name_of(presented) if presented else None
 
     def _name_of(self, presented: bytes) -> str | None:
-        digest = _digest(presented)
+        digest = sha256_of(presented)
         found = None
         for name, known in self._hashes.items():  # all of them: time must not tell which matched
             if hmac.compare_digest(digest, known):
@@ -53,7 +56,3 @@ class ApiKeys:
 def _bearer(value: bytes) -> bytes:
     scheme, _, credential = value.partition(b" ")
     return credential.strip() if scheme.lower() == _BEARER else b""
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()

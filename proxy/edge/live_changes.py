@@ -20,12 +20,13 @@ from starlette.responses import JSONResponse
 from proxy.edge import error_table
 from proxy.edge.answers import CLOSE, OwnAnswer, Refusal
 from proxy.edge.api_keys import ApiKeys
+from proxy.edge.stranger_log import StrangerLog
 from proxy.openai_api.errors import ErrorCode, ErrorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pydantic import SecretStr
+    from proxy.env_values.key_digest import KeyDigest
 
 _log = logging.getLogger("sluice.admin")
 
@@ -111,16 +112,21 @@ class DrainSwitch(Protocol):
         """False when it cannot be taken back: the process was told to stop."""
 
 
-def live_changes_router(live: Live, drain: DrainSwitch, token: SecretStr | None) -> APIRouter:
+def live_changes_router(live: Live, drain: DrainSwitch, token: KeyDigest | None) -> APIRouter:
     """Whoever has the `token` may look and change. Without one there is nothing here."""
     router = APIRouter()
     if token is None:
         return router
-    keys = ApiKeys({"admin": token.get_secret_value()})
+    keys, strangers = ApiKeys({"admin": token}), StrangerLog()
+
+    def check(request: Request) -> None:
+        if keys.holder(request.headers.raw) is None:
+            strangers.note(_who(request), request.url.path)
+            raise Refusal(NO_TOKEN)
 
     @router.api_route("/admin/settings", methods=["GET", "PATCH"])
     async def settings(request: Request) -> JSONResponse:
-        _check(keys, request)
+        check(request)
         if request.method == "PATCH":
             with _refusal_written_down(_who(request), "change settings"):
                 _change(live, await _object(request), _who(request))
@@ -128,7 +134,7 @@ def live_changes_router(live: Live, drain: DrainSwitch, token: SecretStr | None)
 
     @router.api_route("/admin/drain", methods=["GET", "PUT"])
     async def drain_state(request: Request) -> JSONResponse:
-        _check(keys, request)
+        check(request)
         if request.method == "PUT":
             with _refusal_written_down(_who(request), "switch the drain"):
                 _switch(drain, await _object(request), _who(request))
@@ -143,12 +149,6 @@ def shown(values: Sequence[LiveValue]) -> dict[str, Any]:
         one.name: {"setting": one.variable, "now": one.now, "at_start": one.at_start}
         for one in values
     }
-
-
-def _check(keys: ApiKeys, request: Request) -> None:
-    if keys.holder(request.headers.raw) is None:
-        _log.warning("%s: no valid token for %s", _who(request), request.url.path)
-        raise Refusal(NO_TOKEN)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from proxy.env_values.key_digest import SHORTEST_SOUND_KEY, KeyDigest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 _HEADER_SAFE = re.compile(r"[!-~]+")
+_HEADER_SAFE_RULE = "must be printable ASCII without blanks, since it travels in a header"
 
 
 def host_name(value: str) -> str:
@@ -23,8 +26,23 @@ def host_name(value: str) -> str:
 
 def header_safe_secret(value: SecretStr | None) -> SecretStr | None:
     if value is not None and not _HEADER_SAFE.fullmatch(value.get_secret_value()):
-        raise ValueError("must be printable ASCII without blanks, since it travels in a header")
+        raise ValueError(_HEADER_SAFE_RULE)
     return value
+
+
+def token_digest(value: object) -> object:
+    """A token that opens something, of which only the hash is kept; what is no text is left for
+    the type to judge."""
+    if not isinstance(value, str):
+        return value
+    if not _HEADER_SAFE.fullmatch(value):
+        raise ValueError(_HEADER_SAFE_RULE)
+    if len(value) < SHORTEST_SOUND_KEY:
+        raise ValueError(
+            f"must have at least {SHORTEST_SOUND_KEY} characters, or it can be guessed; "
+            "'openssl rand -hex 32' makes one"
+        )
+    return KeyDigest.of(value)
 
 
 def lower_case(value: object) -> object:

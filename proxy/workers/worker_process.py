@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pickle
 import socket
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.workers.channel import ParentEnd
 
 if TYPE_CHECKING:
-    from proxy.settings import Settings
+    from proxy.workers.orders import Orders
     from proxy.workers.report import WorkerReport
 
 _MODULE = "proxy.cli.worker"
 _LAST_WORDS_WITHIN_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """What a worker is told at its start. `started_at_s`: of the gateway, on the monotonic clock.
-
-    The settings are those that the parent has read: a worker that is started anew next week is like
-    the others, whatever the environment's files say by then.
-    """
-
-    settings: Settings
-    number: int
-    started_at_s: float
 
 
 class WorkerProcess:
@@ -102,6 +87,6 @@ async def _tell(process: asyncio.subprocess.Process, orders: Orders) -> None:
     """By its standard input, which no process list shows: there are keys in the settings."""
     if process.stdin is not None:
         with contextlib.suppress(ConnectionError):  # it has ended already, which ended() tells
-            process.stdin.write(pickle.dumps(orders))
+            process.stdin.write(orders.written())
             await process.stdin.drain()
         process.stdin.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.support.gateway_process import GatewayProcess
     from tests.support.raw_client import RawAnswer
 
-TOKEN = "of-an-operator"
+TOKEN = "the-token-of-an-operator"
 
 
 async def admin(

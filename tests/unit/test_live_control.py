@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
-TOKEN = "let-me-in"
+TOKEN = "let-me-in-and-change"
 
 
 async def admin(sluice: Sluice, method: str, path: str, body: object = None) -> Response:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import io
 import os
-import pickle
 import signal
 import socket
 import sys
@@ -18,7 +17,7 @@ import pytest
 from proxy.cli import worker as module
 from proxy.edge.server import Address, bind
 from proxy.workers.channel import ParentEnd
-from proxy.workers.worker_process import Orders
+from proxy.workers.orders import Orders
 from tests.support.gateway_in_memory import settings
 
 if TYPE_CHECKING:
@@ -98,16 +97,8 @@ def test_it_drains_when_its_parent_is_gone_however_often_it_is_signalled() -> No
 
 def test_orders_must_be_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     class Input:
-        buffer = io.BytesIO(pickle.dumps("hello"))
+        buffer = io.BytesIO(b"hello")
 
     monkeypatch.setattr(sys, "stdin", Input())
     with pytest.raises(TypeError, match="not by hand"):
         module.main(["1", "2"])
-
-
-def test_orders_keep_what_was_set_and_the_secrets_in_it() -> None:
-    orders = Orders(settings(max_in_flight=7, api_keys="gold:k1", workers=1), 2, 1.5)
-    again = pickle.loads(pickle.dumps(orders))  # noqa: S301 - ours
-    assert again == orders
-    assert again.settings.client_keys["gold"].get_secret_value() == "k1"
-    assert again.settings.places(3) == orders.settings.places(3)

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.edge.api_keys import ApiKeys
+from proxy.env_values.key_digest import KeyDigest
 
 KEY = "sk-0123456789abcdef"
-KEYS = ApiKeys({"team-a": KEY, "team-b": "sk-other"})
+KEYS = ApiKeys({"team-a": KeyDigest.of(KEY), "team-b": KeyDigest.of("sk-other")})
 
 
 def authorization(*values: str) -> list[tuple[bytes, bytes]]:
@@ -100,7 +101,7 @@ def test_a_wrong_authorization_is_not_helped_by_the_other_header() -> None:
 
 
 def test_keys_that_are_no_ascii_are_compared_all_the_same() -> None:
-    keys = ApiKeys({"who": "schlüssel"})
+    keys = ApiKeys({"who": KeyDigest.of("schlüssel")})
     assert keys.holder(authorization("Bearer schlüssel")) == "who"
     assert keys.holder([(b"authorization", "Bearer schlüssel".encode("latin-1"))]) is None
 

@@ -5,7 +5,6 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from pydantic import SecretStr
 
 from proxy.edge.live_changes import (
     BODY_WITHIN_S,
@@ -16,6 +15,7 @@ from proxy.edge.live_changes import (
     live_changes_router,
 )
 from proxy.edge.local_apps import public_app
+from proxy.env_values.key_digest import KeyDigest
 from tests.support.asgi_transport import AsgiClient
 from tests.support.scripted_app import error_of
 from tests.support.virtual_time import run
@@ -68,7 +68,7 @@ def ask(
     limits: Limits | None = None,
     switch: Switch | None = None,
 ) -> Response:
-    router = live_changes_router(limits or Limits(), switch or Switch(), SecretStr(TOKEN))
+    router = live_changes_router(limits or Limits(), switch or Switch(), KeyDigest.of(TOKEN))
     return run(AsgiClient(public_app(router)).request(method, path.encode(), headers, body))
 
 

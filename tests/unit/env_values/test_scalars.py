@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
+from proxy.env_values.key_digest import KeyDigest
 from proxy.env_values.scalars import (
     header_safe_secret,
     host_name,
     lower_case,
     readable_file,
+    token_digest,
     whole_number,
     writable_file,
 )
@@ -37,6 +39,24 @@ def test_anything_else_is_no_host(host: str) -> None:
 def test_a_key_that_cannot_travel_in_a_header_is_refused_unseen(key: str) -> None:
     with pytest.raises(ValueError, match="printable ASCII without blanks"):
         header_safe_secret(SecretStr(key))
+
+
+@pytest.mark.parametrize("token", ["", "a b" * 16, "é" * 16])
+def test_a_token_that_cannot_travel_in_a_header_is_refused_unseen(token: str) -> None:
+    with pytest.raises(ValueError, match="printable ASCII without blanks"):
+        token_digest(token)
+
+
+def test_a_token_that_can_be_guessed_is_refused_unseen() -> None:
+    with pytest.raises(ValueError, match="at least 16 characters") as caught:
+        token_digest("qqqqqqqqqqqqqqq")
+    assert "qqq" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_of_a_token_the_hash_is_kept() -> None:
+    assert token_digest("q" * 16) == KeyDigest.of("q" * 16)
+    assert token_digest(None) is None
 
 
 def test_a_key_may_be_absent() -> None:

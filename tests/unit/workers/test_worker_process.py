@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from proxy.edge.server import Address, bind
 from proxy.workers import worker_process as module
-from proxy.workers.worker_process import Orders, WorkerProcess
+from proxy.workers.orders import Orders
+from proxy.workers.worker_process import WorkerProcess
 from tests.support.gateway_in_memory import settings
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 # Tells what it was told, through a report that says so, and ends with the channel.
 STAND_IN = """
-import pickle, socket, sys
+import socket, sys
+from proxy.workers.orders import Orders
 from proxy.workers.report import encode
 from tests.support.worker_reports import counted, report
-orders = pickle.load(sys.stdin.buffer)
+orders = Orders.read(sys.stdin.buffer.read())
 assert orders.settings.upstream_api_key.get_secret_value() == "sk-secret"
 assert "sk-secret" not in repr(sys.argv)
 channel, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
