@@ -30,6 +30,26 @@ class ClientSettings(BaseSettings):
         AfterValidator(scalars.readable_file),
         fields.described("File with more client keys, written the same way.", "a readable file"),
     ] = None
+    max_connections: Annotated[
+        int | None,
+        fields.whole(
+            "Connections to the public listener. Unset: as many as the limit of open files allows "
+            "once the engines have theirs.",
+            1,
+            fields.MOST_CONNECTIONS,
+            "connections",
+        ),
+    ] = None
+    max_connections_per_address: Annotated[
+        int | None,
+        fields.whole(
+            "Of those, from one client address. Behind a proxy all clients have its address. "
+            "Unset: no limit.",
+            1,
+            fields.MOST_CONNECTIONS,
+            "connections",
+        ),
+    ] = None
     max_body_bytes: Annotated[
         int, fields.whole("Largest request body.", 1, 16 * 1024**3, "bytes")
     ] = 64 * 1024 * 1024

@@ -12,6 +12,7 @@ import uvloop
 
 from proxy.app import build
 from proxy.cli.beside import end_with_stdin, simulated_engine_beside
+from proxy.cli.doors import admin_door, public_door
 from proxy.cli.serve_workers import supervise
 from proxy.cli.serving import (
     announce,
@@ -150,6 +151,7 @@ async def _serve_beside(
         if beside is not None:
             beside.leave()
 
+    refused = application.metrics.connection_refused
     server = Server(
         apps=(application.public, application.admin),
         drain=application.drain,
@@ -157,6 +159,7 @@ async def _serve_beside(
         ends_with=() if beside is None else (beside.ended,),
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
+        doors=(public_door(settings, refused), admin_door(refused)),
     )
     try:
         await application.start()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Descriptors besides those of requests: listeners, log and trace files, the event loop's own; and
 # the connection over which each engine's health is asked for.
-_SPARE_DESCRIPTORS = 63
+SPARE_DESCRIPTORS = 63
 # A body may be held by a place while as many others are being uploaded.
 _BODIES_PER_PLACE = 2
 _NO_ENGINE = ("SLUICE_UPSTREAMS_FILE names no engine: every request is refused until it does",)
@@ -98,7 +98,7 @@ def _told(found: Mapping[str, tuple[str, ...]], *, always_named: bool = False) -
 def descriptors_needed(settings: Settings, engines: int) -> int:
     """A request that waits or runs holds its client's socket, a running one the engine's too."""
     seats, places = settings.max_in_flight * engines, settings.places_in_all(engines)
-    return 2 * seats + places + engines + _SPARE_DESCRIPTORS
+    return 2 * seats + places + engines + SPARE_DESCRIPTORS
 
 
 def model_length(engine: EngineReport) -> int | None:

@@ -21,6 +21,7 @@ import msgspec
 import uvloop
 
 from proxy.app import build
+from proxy.cli.doors import public_door
 from proxy.cli.serving import (
     connection_limits,
     open_trace,
@@ -67,6 +68,7 @@ async def work(
         begin_drain=application.begin_drain,
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
+        doors=(public_door(settings, application.metrics.connection_refused),),
         at_second_signal=lambda _: None,
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy.admission.outcome import Load, Reason, RefusalFacts
 from proxy.edge.answers import OwnAnswer
+from proxy.edge.door import Bound
 from proxy.openai_api.errors import ErrorCode, ErrorType
 from proxy.upstream.errors import UpstreamError, UpstreamTimeoutError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.admission.retry_after import RetryAfter
+    from proxy.edge.door import Door
 
 _DRAIN_ENDED = (
     "This gateway is shutting down and the request did not finish within SLUICE_DRAIN_TIMEOUT."
@@ -237,6 +239,30 @@ def too_many_sequences(seats: int, max_seats: int) -> OwnAnswer:
         ErrorCode.TOO_MANY_SEQUENCES,
         f"The request asks for {seats} sequences at once (n or best_of times the number of "
         f"prompts); at most {max_seats} are allowed (SLUICE_MAX_SEATS_PER_REQUEST).",
+    )
+
+
+def too_many_connections(over: Bound, door: Door, retry_after: RetryAfter) -> OwnAnswer:
+    """Not to be retried by program: what there are too many of already, it would make more."""
+    if over is Bound.PER_ADDRESS:
+        status, type_ = 429, ErrorType.RATE_LIMIT
+        message = (
+            f"There are {door.most_per_address} connections from this address, as many as there "
+            "may be (SLUICE_MAX_CONNECTIONS_PER_ADDRESS). Use those, or close some."
+        )
+    else:
+        status, type_ = 503, ErrorType.SERVICE_UNAVAILABLE
+        message = (
+            f"There are {door.most} connections here, as many as there may be "
+            "(SLUICE_MAX_CONNECTIONS, or what open files are allowed)."
+        )
+    return OwnAnswer(
+        status,
+        type_,
+        ErrorCode.TOO_MANY_CONNECTIONS,
+        message,
+        headers=(*retry_headers(retry_after), should_retry(may_retry=False)),
+        close=True,
     )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from proxy.edge.connection import ConnectionLimits, SluiceProtocol
+from proxy.edge.counted_connection import CountedProtocol
+from proxy.edge.door import Door
 
 if TYPE_CHECKING:
     import socket
@@ -37,14 +41,19 @@ class _Listener(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def listening(
-    apps: Sequence[ASGIApp], sockets: Sequence[socket.socket], limits: ConnectionLimits
+    apps: Sequence[ASGIApp],
+    sockets: Sequence[socket.socket],
+    limits: ConnectionLimits,
+    doors: Sequence[Door] = (),
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Serves each application on its socket from here to the end of the block.
+    """Serves each application on its socket, through its door if there are any, from here to the
+    end of the block.
 
     Gives the tasks that serve. None ends before the block does, unless it fails; what it failed
     with is raised at the end.
     """
-    listeners = [_listener(app) for app in apps]
+    doors = doors or [Door() for _ in apps]
+    listeners = [_listener(app, door) for app, door in zip(apps, doors, strict=True)]
     serving = [
         asyncio.create_task(listener.serve(sockets=[bound]))
         for listener, bound in zip(listeners, sockets, strict=True)
@@ -60,10 +69,10 @@ async def listening(
         await asyncio.gather(*serving)
 
 
-def _listener(app: ASGIApp) -> _Listener:
+def _listener(app: ASGIApp, door: Door) -> _Listener:
     config = uvicorn.Config(
         app,
-        http=SluiceProtocol,
+        http=partial(CountedProtocol, door=door, rng=random.Random()),  # type: ignore[arg-type]  # called as a class
         ws="none",
         lifespan="off",
         log_config=None,

@@ -17,6 +17,7 @@ DAY_S = 86_400
 MOST_SEATS = 1_000_000
 MOST_TOKENS = 1_000_000_000
 MOST_WORKERS = 256
+MOST_CONNECTIONS = 1_000_000
 
 
 def described(meaning: str, rule: str, unit: str = "") -> FieldInfo:

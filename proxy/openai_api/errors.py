@@ -31,6 +31,7 @@ class ErrorCode(enum.StrEnum):
     BODY_TIMEOUT = "body_timeout"
     BAD_REQUEST = "bad_request"
     TOO_MANY_SEQUENCES = "too_many_sequences"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     UPSTREAM_CONNECT = "upstream_connect"
     UPSTREAM_PROTOCOL = "upstream_protocol"

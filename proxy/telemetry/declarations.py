@@ -62,6 +62,11 @@ SHADOW_SHEDS = Declaration(
     "Requests admitted in shadow mode that would have been refused, by reason.",
     ("reason",),
 )
+CONNECTIONS_REFUSED = Declaration(
+    "sluice_connections_refused_total",
+    "Connections that were one too many, by the bound that they were over.",
+    ("bound",),
+)
 QUEUE_WAIT = Declaration(
     "sluice_queue_wait_seconds",
     "Time from asking for a seat to getting it, giving up, or leaving.",

@@ -43,6 +43,7 @@ Sample = tuple[tuple[str, ...], float]
 _LONGEST_EXAMPLE = 128 - len("request_id")
 _WAIT_OUTCOMES = ("admitted", "timeout", "abandoned")
 _ATTEMPTS = ("first", "retry")
+_BOUNDS = ("per_address", "total")
 
 
 class RouteMetrics:
@@ -111,6 +112,7 @@ class Metrics:
         self._routes = {name: RouteMetrics(self._arrivals) for name in routes}
         self._sheds = {reason: Tally() for reason in Reason}
         self._shadow_sheds = {reason: Tally() for reason in Reason}
+        self._connections_refused = {bound: Tally() for bound in _BOUNDS}
         self._waits = {outcome: Distribution(d.DURATION_BOUNDS_S) for outcome in _WAIT_OUTCOMES}
         self._admitted, self._timed_out, self._abandoned = self._waits.values()
         self._registry = CollectorRegistry()
@@ -124,6 +126,10 @@ class Metrics:
     def shed(self, reason: Reason) -> None:
         """A refusal under load that the admission controller did not make."""
         self._sheds[reason].count += 1
+
+    def connection_refused(self, bound: str) -> None:
+        """One that was over a bound on connections. Raises KeyError for one that there is not."""
+        self._connections_refused[bound].count += 1
 
     # AdmissionObserver
 
@@ -191,6 +197,7 @@ class Metrics:
         yield _counter(d.ARRIVALS, _tallied(zip(_ATTEMPTS, self._arrivals, strict=True)))
         yield _counter(d.SHEDS, _tallied(self._sheds.items()))
         yield _counter(d.SHADOW_SHEDS, _tallied(self._shadow_sheds.items()))
+        yield _counter(d.CONNECTIONS_REFUSED, _tallied(self._connections_refused.items()))
         yield _histogram(d.QUEUE_WAIT, self._waits.items())
         yield _histogram(d.DURATION, ((name, self._routes[name].duration) for name in seen))
         yield _histogram(d.FIRST_BYTE, ((name, self._routes[name].first_byte) for name in seen))

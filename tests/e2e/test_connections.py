@@ -8,15 +8,18 @@ tests/bench.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import resource
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.capacity_probe import probe_capacity
 from tests.support.gateway_process import eventually, gateway
+from tests.support.own_answer_form import check_own_answer
 from tests.support.process_sockets import in_time_wait_towards
 from tests.support.raw_client import RawClient, ask_once, request_bytes
 from tests.support.scripted_upstream import (
@@ -272,8 +275,8 @@ def allow_few_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, FEW_DESCRIPTORS))
 
 
-async def answers_soon(sluice: GatewayProcess) -> None:
-    async with asyncio.timeout(2):
+async def answers_soon(sluice: GatewayProcess, within_s: float = 2) -> None:
+    async with asyncio.timeout(within_s):
         while True:
             try:
                 answer = await ask_once(sluice.port, request_bytes("/healthz", b"", "GET"))
@@ -284,8 +287,15 @@ async def answers_soon(sluice: GatewayProcess) -> None:
                 return
 
 
+def cpu_seconds(pid: int) -> float:
+    """Taken by a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_running_out_of_descriptors_is_warned_of_and_survived() -> None:
-    """R37: 400 connections where 256 descriptors are allowed."""
+    """R37: 400 connections where 256 descriptors are allowed, and nobody has bounded them. What
+    cannot be accepted is not tried again and again."""
 
     async def scenario() -> None:
         async with (
@@ -295,6 +305,7 @@ def test_running_out_of_descriptors_is_warned_of_and_survived() -> None:
                 max_in_flight=30,
                 max_queue_depth=200,
                 queue_timeout=15,
+                max_connections=100_000,
                 preexec=allow_few_descriptors,
             ) as sluice,
         ):
@@ -307,9 +318,11 @@ def test_running_out_of_descriptors_is_warned_of_and_survived() -> None:
             await upstream.until(lambda: upstream.inflight == 30)
             await sluice.until_metric("sluice_queue_depth", 30)
             idle = [await RawClient.connect(sluice.port) for _ in range(340)]
+            before_s = cpu_seconds(sluice.pid)
             await asyncio.sleep(
                 2.5
             )  # health checks fail meanwhile, which is not the engine's fault
+            assert cpu_seconds(sluice.pid) - before_s < 1, "it spins"
             assert sluice.open_descriptors() > FEW_DESCRIPTORS - 5, "not the case that was meant"
 
             assert upstream.inflight == 30
@@ -322,6 +335,65 @@ def test_running_out_of_descriptors_is_warned_of_and_survived() -> None:
                 client.close()
             assert len(sluice.log) < 300
             await probe_capacity(sluice, upstream, 30)
+
+    asyncio.run(scenario())
+
+
+def test_connections_leave_the_descriptors_that_engines_and_operators_need() -> None:
+    """R37: the same crowd, with the bound that follows from what is allowed."""
+
+    async def scenario() -> None:
+        async with (
+            ScriptedUpstream() as upstream,
+            gateway(upstream.url, max_in_flight=30, preexec=allow_few_descriptors) as sluice,
+        ):
+            crowd = [await RawClient.connect(sluice.port) for _ in range(400)]
+            await sluice.until_metric(
+                "sluice_connections_refused_total", 400 - FEW_DESCRIPTORS // 2
+            )
+            assert sluice.open_descriptors() < FEW_DESCRIPTORS - 30
+
+            upstream.handler = hold = Hold()
+            for client in crowd[:30]:
+                client.send(request_bytes())
+            await upstream.until(lambda: upstream.inflight == 30)
+            hold.release()
+            answers = [await client.answer() for client in crowd[:30]]
+            assert {answer.status for answer in answers} == {200}
+            await answers_soon(sluice, 5)  # those who were over the bound and silent are gone
+            surplus = await ask_once(sluice.port, request_bytes())
+            check_own_answer(surplus, 503, "service_unavailable_error", "too_many_connections")
+            for client in crowd:
+                client.close()
+            await probe_capacity(sluice, upstream, 30)
+
+    asyncio.run(scenario())
+
+
+def test_one_address_cannot_take_all_connections() -> None:
+    """Whatever it says of itself: only the connection's own other end counts."""
+
+    async def scenario() -> None:
+        spoofed = {"X-Forwarded-For": "10.1.2.3", "Forwarded": "for=10.1.2.3"}
+        async with (
+            ScriptedUpstream() as upstream,
+            gateway(upstream.url, max_in_flight=2, max_connections_per_address=5) as sluice,
+        ):
+            crowd = [await RawClient.connect(sluice.port) for _ in range(5)]
+            assert (await crowd[4].ask(request_bytes())).status == 200
+            surplus = await ask_once(sluice.port, request_bytes(headers=spoofed))
+            check_own_answer(surplus, 429, "rate_limit_error", "too_many_connections")
+            other = await asyncio.open_connection(
+                "127.0.0.1", sluice.port, local_addr=("127.0.0.2", 0)
+            )
+            async with RawClient(*other) as elsewhere:
+                assert (await elsewhere.ask(request_bytes())).status == 200
+            refused = "sluice_connections_refused_total"
+            assert await sluice.metric(refused, bound="per_address") == 1
+            assert len(upstream.seen) == 2
+            for client in crowd:
+                client.close()
+            await probe_capacity(sluice, upstream, 2)
 
     asyncio.run(scenario())
 

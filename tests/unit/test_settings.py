@@ -65,6 +65,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "tenant_weights": (),
         "api_keys": None,
         "api_keys_file": None,
+        "max_connections": None,
+        "max_connections_per_address": None,
         "max_body_bytes": 64 * 1024 * 1024,
         "body_timeout": 30.0,
         "connect_timeout": 5.0,

@@ -1,0 +1,54 @@
+"""How many connections each listener takes: what is set, or what the system's limit of open files
+leaves once the engines, the other listener and the rest of the process have theirs."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, Final
+
+from proxy.cli.soundness import SPARE_DESCRIPTORS
+from proxy.edge.door import Door
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.edge.door import Bound
+    from proxy.settings import Settings
+
+# Prometheus, a few probes, and open status pages, each of which is one.
+_MOST_ADMIN: Final = 256
+
+
+def public_door(settings: Settings, refused: Callable[[Bound], None]) -> Door:
+    """Of this process: where there are several, each has its part of what is set."""
+    most, per_address = settings.max_connections, settings.max_connections_per_address
+    return Door(
+        _most_public(settings) if most is None else settings.of_a_worker(most),
+        per_address and settings.of_a_worker(per_address),
+        refused,
+    )
+
+
+def admin_door(refused: Callable[[Bound], None] = lambda _: None) -> Door:
+    """Whoever reaches the admin listener must not keep out those whom it is for for ever, nor take
+    what the public one needs."""
+    return Door(_most_admin(_open_files()), None, refused)
+
+
+def _most_public(settings: Settings) -> int | None:
+    """At least half of all, whatever else there is to be opened."""
+    files = _open_files()
+    if files is None:
+        return None
+    seats = settings.max_in_flight * len(settings.upstream_urls)
+    left = files - seats - SPARE_DESCRIPTORS - _most_admin(files)
+    return max(files // 2, left - Door(left).may_be_told)
+
+
+def _most_admin(files: int | None) -> int:
+    return _MOST_ADMIN if files is None else min(_MOST_ADMIN, files // 8)
+
+
+def _open_files() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft

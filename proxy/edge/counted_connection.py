@@ -1,0 +1,89 @@
+"""A client's connection that comes in through a Door, or is told that it is one too many."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.admission.retry_after import draw_retry_after
+from proxy.edge import error_table
+from proxy.edge.answers import CLOSE, send_answer_and_linger
+from proxy.edge.client_connection import CONNECTION_EXTENSION
+from proxy.edge.connection import SluiceProtocol
+from proxy.edge.gateway import LOCAL_PATHS
+from proxy.edge.request_headers import new_request_id
+
+if TYPE_CHECKING:
+    import random
+
+    from proxy.edge.answers import OwnAnswer
+    from proxy.edge.door import Arrival, Bound, Door
+
+# For one that is over a bound: to ask, and then to read what it is told.
+_TOLD_WITHIN_S: Final = 2.0
+
+
+class CountedProtocol(SluiceProtocol):
+    """Costs nothing but where a connection comes and where it ends."""
+
+    __slots__ = ("_arrival", "_door", "_rng")
+
+    def __init__(self, *args: Any, door: Door, rng: random.Random, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn calls it
+        super().__init__(*args, **kwargs)
+        self._door = door
+        self._rng = rng
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
+        super().connection_made(transport)
+        self._arrival: Arrival = self._door.enter(self.client[0] if self.client else None)
+        if self._arrival.over is None:
+            return
+        if self._arrival.is_told:
+            self._turn_away(self._arrival.over)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._door.leave(self._arrival)
+
+    def _turn_away(self, over: Bound) -> None:
+        retry_after = draw_retry_after(math.inf, self._rng)
+        answer = error_table.too_many_connections(over, self._door, retry_after)
+        self.app = _TurnedAway(self.app, answer)
+        self._enter = None
+
+    def _end_slow_request(self, arriving_for_s: float, limit_s: float) -> None:
+        if self._arrival.over is not None:
+            limit_s = min(limit_s, _TOLD_WITHIN_S)
+        super()._end_slow_request(arriving_for_s, limit_s)
+
+
+class _TurnedAway:
+    """Answers the one request of a connection that is over a bound. Probes are answered as ever: a
+    gateway with many clients is alive."""
+
+    def __init__(self, app: Any, answer: OwnAnswer) -> None:  # noqa: ANN401 - as above
+        self._app = app
+        self._answer = answer
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as above
+        if scope["raw_path"] in LOCAL_PATHS:
+            await self._app(scope, receive, _closing(send))
+            return
+        headers = [(b"x-request-id", new_request_id()), CLOSE]
+        try:
+            async with asyncio.timeout(_TOLD_WITHIN_S):
+                await send_answer_and_linger(send, receive, self._answer, headers)
+        except TimeoutError:
+            scope["extensions"][CONNECTION_EXTENSION].close()
+
+
+def _closing(send: Any) -> Any:  # noqa: ANN401 - as above
+    async def closing(message: Any) -> None:  # noqa: ANN401 - as above
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], CLOSE]}
+        await send(message)
+
+    return closing

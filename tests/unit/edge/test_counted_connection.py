@@ -1,0 +1,142 @@
+"""Connections over a bound, on real sockets in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.edge import listeners as module
+from proxy.edge.connection import ConnectionLimits
+from proxy.edge.door import Bound, Door
+from proxy.edge.listeners import listening
+from proxy.edge.server import Address, bind
+from tests.support.own_answer_form import check_own_answer
+from tests.support.raw_client import RawClient, request_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.types import Receive, Scope, Send
+
+LIMITS = ConnectionLimits(request_s=30, write_s=60, idle_s=75)
+
+
+async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+    headers = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"in", "more_body": False})
+
+
+@contextlib.asynccontextmanager
+async def served(door: Door) -> AsyncIterator[int]:
+    bound = bind(Address("127.0.0.1", 0, ""))
+    async with listening((app,), (bound,), LIMITS, (door,)):
+        yield bound.getsockname()[1]
+
+
+@contextlib.asynccontextmanager
+async def full(door: Door) -> AsyncIterator[tuple[int, RawClient]]:
+    """One connection is there, as many as may be."""
+    async with served(door) as port, await RawClient.connect(port) as client:
+        assert (await client.ask(request_bytes())).body == b"in"
+        yield port, client
+
+
+@pytest.mark.parametrize(
+    ("door", "bound", "status", "type_", "variable"),
+    [
+        (Door(None, 1), Bound.PER_ADDRESS, 429, "rate_limit_error", "_PER_ADDRESS"),
+        (Door(1, None), Bound.TOTAL, 503, "service_unavailable_error", "_MAX_CONNECTIONS,"),
+    ],
+)
+def test_one_too_many_is_told_so_and_the_others_are_served(
+    door: Door, bound: Bound, status: int, type_: str, variable: str
+) -> None:
+    refused: list[Bound] = []
+    door = Door(door.most, door.most_per_address, refused.append)
+
+    async def scenario() -> None:
+        async with full(door) as (port, client):
+            async with await RawClient.connect(port) as surplus:
+                answer = await surplus.ask(request_bytes())
+                check_own_answer(answer, status, type_, "too_many_connections", is_gated=False)
+                assert answer.header("x-should-retry") == "false"
+                assert answer.header("connection") == "close"
+                assert variable in json.loads(answer.body)["error"]["message"]
+                assert await surplus.rest() == (b"", False)
+            assert (await client.ask(request_bytes())).body == b"in"
+        assert refused == [bound]
+
+    asyncio.run(scenario())
+
+
+def test_a_place_is_free_again_when_its_connection_ends() -> None:
+    async def scenario() -> None:
+        door = Door(None, 1)
+        async with full(door) as (port, client):
+            client.close()
+            while "0 of" not in repr(door):
+                await asyncio.sleep(0)
+            async with await RawClient.connect(port) as another:
+                assert (await another.ask(request_bytes())).body == b"in"
+
+    asyncio.run(scenario())
+
+
+def test_what_it_is_told_arrives_while_it_still_sends() -> None:
+    """Closing on unread bytes would take the answer away with a reset."""
+
+    async def scenario() -> None:
+        async with full(Door(None, 1)) as (port, _), await RawClient.connect(port) as surplus:
+            answer = await surplus.ask(request_bytes(body=b"x" * 500_000))
+            assert (answer.status, answer.complete) == (429, True)
+            assert await surplus.rest() == (b"", False)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HT"])
+def test_one_too_many_that_says_nothing_is_not_kept(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SWEEP_EVERY_S", 0.01)
+    monkeypatch.setattr("proxy.edge.counted_connection._TOLD_WITHIN_S", 0.05)
+
+    async def scenario() -> None:
+        async with full(Door(None, 1)) as (port, _), await RawClient.connect(port) as surplus:
+            surplus.send(said)
+            received, _ = await surplus.rest()
+            assert received[:12] == (b"HTTP/1.1 408" if said else b"")
+
+    asyncio.run(scenario())
+
+
+def test_a_flood_is_dropped_as_it_comes() -> None:
+    async def scenario() -> None:
+        door = Door(None, 1)
+        async with full(door) as (port, client):
+            flood = [await RawClient.connect(port) for _ in range(door.may_be_told + 20)]
+            ends = [asyncio.create_task(one.rest()) for one in flood]
+            for _, end in zip(range(20), asyncio.as_completed(ends), strict=False):
+                await end
+            assert sum(not end.done() for end in ends) == door.may_be_told
+            assert (await client.ask(request_bytes())).body == b"in"
+            for one in flood:
+                one.close()
+            await asyncio.gather(*ends)
+
+    asyncio.run(scenario())
+
+
+def test_a_probe_is_answered_though_there_are_too_many() -> None:
+    async def scenario() -> None:
+        async with full(Door(1)) as (port, _), await RawClient.connect(port) as probe:
+            answer = await probe.ask(request_bytes("/healthz", b"", "GET"))
+            assert (answer.status, answer.header("connection")) == (200, "close")
+            assert await probe.rest() == (b"", False)
+
+    asyncio.run(scenario())

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.edge.door import Arrival, Bound, Door, counted_as
+
+
+def test_without_bounds_all_come_in() -> None:
+    door = Door()
+    assert all(door.enter(f"10.0.0.{n}").over is None for n in range(1000))
+
+
+def test_one_too_many_of_an_address_is_told_and_others_are_not_held_up() -> None:
+    refused: list[Bound] = []
+    door = Door(None, 2, refused.append)
+    first, _ = door.enter("10.0.0.1"), door.enter("10.0.0.1")
+    surplus = door.enter("10.0.0.1")
+    assert surplus == Arrival("", Bound.PER_ADDRESS, is_told=True)
+    assert door.enter("10.0.0.2").over is None
+    assert refused == [Bound.PER_ADDRESS]
+
+    door.leave(surplus)
+    assert door.enter("10.0.0.1").over is Bound.PER_ADDRESS, "it held no place"
+    door.leave(first)
+    assert door.enter("10.0.0.1").over is None
+
+
+def test_one_too_many_in_all_is_refused_whoever_it_is() -> None:
+    refused: list[Bound] = []
+    door = Door(2, 10, refused.append)
+    here = [door.enter("10.0.0.1"), door.enter(None)]
+    assert door.enter("10.0.0.2").over is Bound.TOTAL
+    assert door.enter(None).over is Bound.TOTAL
+    door.leave(here[1])
+    assert door.enter("10.0.0.2").over is None
+    assert refused == [Bound.TOTAL] * 2
+
+
+def test_a_socket_without_an_address_counts_in_all_only() -> None:
+    door = Door(None, 1)
+    assert [door.enter(None).over for _ in range(3)] == [None] * 3
+
+
+def test_a_flood_over_the_bound_is_dropped_rather_than_told() -> None:
+    door = Door(80, 1)
+    door.enter("10.0.0.1")
+    told = [door.enter("10.0.0.1").is_told for _ in range(100)]
+    assert told == [True] * door.may_be_told + [False] * (100 - door.may_be_told)
+    assert door.may_be_told == 16
+
+
+@pytest.mark.parametrize(("most", "told"), [(None, 16), (8, 16), (256, 32), (100_000, 128)])
+def test_fewer_are_told_where_there_is_little_room(most: int | None, told: int) -> None:
+    assert Door(most).may_be_told == told
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("2001:db8::1", "2001:db8:0:0:ffff::2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("a:b", "a:b", True),
+    ],
+)
+def test_an_ipv6_client_is_a_network_and_a_mapped_one_is_its_ipv4_self(
+    one: str, other: str, alike: bool
+) -> None:
+    assert (counted_as(one) == counted_as(other)) is alike
+
+
+HOSTS = st.sampled_from([None, "10.0.0.1", "10.0.0.2", "::1"])
+
+
+@given(st.lists(st.one_of(HOSTS, st.integers(0, 5)), max_size=60))
+def test_the_bounds_hold_whoever_comes_and_goes(steps: list[str | int | None]) -> None:
+    """A number is the departure of one of those who are there."""
+    door = Door(4, 2)
+    here: list[tuple[str | None, Arrival]] = []
+    for step in steps:
+        if isinstance(step, int):
+            if step < len(here):
+                door.leave(here.pop(step)[1])
+            continue
+        inside = [host for host, arrival in here if arrival.over is None]
+        may = len(inside) < 4 and (step is None or inside.count(step) < 2)
+        arrival = door.enter(step)
+        assert (arrival.over is None) is may
+        here.append((step, arrival))
+    for _, arrival in here:
+        door.leave(arrival)
+    assert repr(door) == "<Door 0 of 4 here, 0 over>"
