@@ -17,7 +17,7 @@ NOT_IN_PROCESS := $(addprefix --ignore=,$(IN_PROCESS_TESTS))
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 BIN := $(VENV)/bin
-SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh)
+SHELL_SCRIPTS := .ci/run $(wildcard scripts/*.sh deploy/*/*.sh)
 
 # With no engine named, here or in a .env file, the simulated one is started beside the gateway.
 UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTREAM_URLS=.' .env))

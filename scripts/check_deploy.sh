@@ -13,6 +13,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 "$tools/promtool" check rules deploy/prometheus/rules.yml
+deploy/prometheus/print_rules.sh https://docs.internal/runbooks.html >"$scratch/rules.yml"
+"$tools/promtool" check rules "$scratch/rules.yml"
 "$tools/promtool" test rules deploy/prometheus/rules.test.yml
 "$tools/promtool" check config --syntax-only deploy/prometheus/prometheus.yml
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,34 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
     sections = {line[3:].strip().lower() for line in page.splitlines() if line.startswith("## ")}
     named = {rule["annotations"]["runbook"].partition("#")[2] for rule in rules("alert")}
     assert named == sections
+
+
+@pytest.mark.parametrize("flags", [(), ("--operator",)], ids=["plain", "for the operator"])
+def test_the_printed_rules_are_the_rules_with_links_to_somebodys_runbooks(
+    flags: tuple[str, ...],
+) -> None:
+    page = "https://docs.internal/a_b/runbooks.html"
+    printed = yaml.safe_load(printed_rules(*flags, page).stdout)
+    if flags:
+        assert printed["kind"] == "PrometheusRule"
+    found = printed["spec"] if flags else printed
+    placeholder = "https://sluice.example/runbooks.html"
+    assert found == json.loads(json.dumps(RULES).replace(placeholder, page))
+    alerts = [rule for group in found["groups"] for rule in group["rules"] if "alert" in rule]
+    for said in (rule["annotations"] for rule in alerts):
+        assert said["runbook_url"] == page + said["runbook"].removeprefix("docs/runbooks.md")
+
+
+@pytest.mark.parametrize("url", ["docs/runbooks.md", "https://a/b#c", 'https://a/"', "https://a|b"])
+def test_what_is_no_address_of_runbooks_is_refused(url: str) -> None:
+    refused = printed_rules(url)
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+def printed_rules(*arguments: str) -> subprocess.CompletedProcess[str]:
+    script = DEPLOY / "prometheus" / "print_rules.sh"
+    command = [script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
 
 
 def test_every_alert_says_how_bad_it_is_and_what_it_saw() -> None:
