@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.telemetry import declarations
@@ -20,6 +21,7 @@ from proxy.workers import together
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from proxy.admission.snapshot import AdmissionSnapshot
     from proxy.workers.report import WorkerReport
 
 _log = logging.getLogger("sluice.workers")
@@ -49,6 +51,7 @@ class Roster:
         self.draining = False
         self._own_page = own_page
         self._members: dict[int, Member] = {}
+        self._starts: Counter[int] = Counter()
         self._silent: set[int] = set()
         self._lost = 0
         self._page_of_the_gone: tuple[Family, ...] = ()
@@ -57,6 +60,7 @@ class Roster:
 
     def join(self, number: int, member: Member) -> None:
         self._members[number] = member
+        self._starts[number] += 1
 
     def leave(self, number: int, *, lost: bool) -> None:
         """It has ended; `lost`: not because it was told to."""
@@ -114,17 +118,31 @@ class Roster:
         )
 
     def workers(self) -> list[dict[str, object]]:
-        """For /status.json."""
-        return [
-            {
-                "number": number,
-                "pid": self._members[number].pid,
-                "in_flight": report.admission.in_flight,
-                "queue_depth": report.admission.queue_depth,
-                "draining": report.admission.draining,
-            }
-            for number, report in self._by_number().items()
-        ]
+        """For /status.json: everyone who was ever started, also while there is nobody in his place.
+
+        What is not known is None: of one that does not serve yet, or has just died.
+        """
+        return [self._worker(number) for number in sorted(self._starts)]
+
+    def _worker(self, number: int) -> dict[str, object]:
+        member = self._members.get(number)
+        admission = told.admission if member and (told := member.latest) else None
+        return {
+            "number": number,
+            "pid": member and member.pid,
+            "state": self._state(number, admission),
+            "in_flight": admission and admission.in_flight,
+            "queue_depth": admission and admission.queue_depth,
+            "draining": bool(admission and admission.draining),
+            "restarts": self._starts[number] - 1,
+        }
+
+    def _state(self, number: int, admission: AdmissionSnapshot | None) -> str:
+        if admission is None:
+            return "starting"
+        if number in self._silent:
+            return "silent"
+        return "draining" if admission.draining else "serving"
 
     def _by_number(self) -> Mapping[int, WorkerReport]:
         return {

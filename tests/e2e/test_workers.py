@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.async_api import expect
 
+from tests.support.browser import visit
 from tests.support.gateway_process import GatewayProcess, eventually, gateway
 from tests.support.process_figures import children
 from tests.support.raw_client import RawClient, ask_once, request_bytes
@@ -166,6 +168,16 @@ def test_they_hold_one_limit_and_one_scrape_tells_of_all_even_of_one_that_was_ki
             assert await sluice.metric("sluice_workers_lost_total") == 1
             told = await workers_told(sluice)
             assert [one["pid"] for one in told] == [successor, second]
+            assert [(one["state"], one["restarts"]) for one in told] == [
+                ("serving", 1),
+                ("serving", 0),
+            ]
+            async with visit(f"{sluice.admin_url}/status") as visited:
+                table = visited.page.get_by_role("region", name="Worker processes")
+                rows = table.get_by_role("row")
+                await expect(rows).to_have_count(1 + 2)
+                await expect(rows.nth(1)).to_contain_text(re.compile(rf"1\s*{successor}serving"))
+                await expect(rows.nth(1).get_by_role("cell").last).to_have_text("1")
             await load.end()
             assert load.unanswered <= SEATS + CLIENTS, "only what was at the one that was killed"
             assert await sluice.metric("sluice_requests_total", outcome="ok") >= (

@@ -131,11 +131,38 @@ def test_workers_are_told_apart_by_number_in_order() -> None:
     both.join(2, serving(ok=0, in_flight=2, pid=202))
     both.join(1, serving(ok=0, in_flight=1, pid=201))
     both.join(3, Member(pid=203))
-    assert both.workers() == [
-        {"number": 1, "pid": 201, "in_flight": 1, "queue_depth": 0, "draining": False},
-        {"number": 2, "pid": 202, "in_flight": 2, "queue_depth": 0, "draining": False},
-    ]
+    told = both.workers()
+    assert told[0] == {
+        "number": 1,
+        "pid": 201,
+        "state": "serving",
+        "in_flight": 1,
+        "queue_depth": 0,
+        "draining": False,
+        "restarts": 0,
+    }
+    assert [(one["number"], one["pid"]) for one in told] == [(1, 201), (2, 202), (3, 203)]
     assert [both.serves(number) for number in (1, 2, 3, 4)] == [True, True, False, False]
+
+
+def test_of_each_worker_is_told_how_it_is_and_how_often_it_was_started_again() -> None:
+    async def scenario() -> None:
+        one, first, second = roster(), serving(ok=0), serving(ok=0)
+        one.join(1, first)
+        one.join(2, second)
+        first.next = None
+        second.next = report(admission=admission(draining=True))
+        await one.refresh()
+        assert [told["state"] for told in one.workers()] == ["silent", "draining"]
+        one.leave(1, lost=True)
+        died, _ = one.workers()
+        assert (died["state"], died["pid"], died["in_flight"]) == ("starting", None, None)
+        one.join(1, Member(pid=301))
+        successor, _ = one.workers()
+        assert (successor["state"], successor["pid"]) == ("starting", 301)
+        assert (successor["in_flight"], successor["restarts"]) == (None, 1)
+
+    asyncio.run(scenario())
 
 
 def test_whether_the_gateway_drains_is_known_without_a_worker() -> None:
