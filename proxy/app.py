@@ -174,7 +174,10 @@ def build(
     def engine_states() -> dict[str, EngineState]:
         return {name: engine.state() for name, engine in engines.items()}
 
-    health = health_router(engine_states, lambda: drain.begun)
+    health, health_in_detail = (
+        health_router(engine_states, lambda: drain.begun, names_engines=named)
+        for named in (False, True)
+    )
     responder = Responder(
         overload_status=settings.overload_status,
         write_timeout_s=settings.write_timeout,
@@ -229,7 +232,7 @@ def build(
     return Application(
         public=public,
         admin=admin_app(
-            health,
+            health_in_detail,
             metrics,
             status_router(status, lambda: drain.is_over),
             live_changes_router(live, control, settings.admin_token),

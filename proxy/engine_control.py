@@ -200,9 +200,9 @@ class EngineControl:
             if not may_open:
                 self._call_others()
                 may_open = controller.is_replaceable(self.name)
-            opened = self._breaker.not_connected(now, f"{failure}", may_open=may_open)
+            opened = self._breaker.not_connected(now, failure.what, may_open=may_open)
         else:
-            why = f"the last with status {failure}" if isinstance(failure, int) else f"{failure}"
+            why = f"the last with status {failure}" if isinstance(failure, int) else failure.what
             opened = self._breaker.failed(now, why, may_open=may_open)
         if opened:
             _log.warning("engine %s is %s", self.name, self._breaker.reason)

@@ -154,7 +154,7 @@ def upstream_failed(error: UpstreamError) -> OwnAnswer:
         status=504 if isinstance(error, UpstreamTimeoutError) else 502,
         type=ErrorType.UPSTREAM,
         code=error.code,
-        message=f"The request failed at the engine: {error}",
+        message=f"The request failed at the engine: {error.what}",
     )
 
 

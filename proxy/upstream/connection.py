@@ -15,6 +15,7 @@ from proxy.upstream.errors import (
     UpstreamError,
     UpstreamProtocolError,
     UpstreamTimeoutError,
+    said_of,
 )
 from proxy.upstream.lazy_deadline import LazyDeadline
 from proxy.upstream.request_sender import RequestSender, encode_head
@@ -256,7 +257,7 @@ class Connection(asyncio.Protocol):
         self.abort(UpstreamTimeoutError(self._says(what)))
 
     def _says(self, what: str) -> str:
-        return f"engine at {self.peer}: {what}"
+        return said_of(self.peer, what)
 
     # What the event loop calls.
 

@@ -7,12 +7,25 @@ import errno
 # The machine that we run on has no more descriptors, ports or memory for connections.
 _OUR_OWN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
+_WHERE = "engine at "
+
+
+def said_of(peer: str, what: str) -> str:
+    """The message of an error."""
+    return f"{_WHERE}{peer}: {what}"
+
 
 class UpstreamError(Exception):
-    """The engine, or the way to it, failed. The message says what happened, with numbers; it
-    never holds header values, bodies or credentials."""
+    """The engine, or the way to it, failed. The message says where and what happened, with numbers;
+    it never holds header values, bodies or credentials."""
 
     code = "upstream_closed"
+
+    @property
+    def what(self) -> str:
+        """Without where, which is for those who run the engines to know."""
+        said = str(self)
+        return said.partition(": ")[2] if said.startswith(_WHERE) else said
 
 
 class UpstreamConnectError(UpstreamError):

@@ -36,6 +36,7 @@ from proxy.upstream.errors import (
     UpstreamError,
     UpstreamProtocolError,
     UpstreamTimeoutError,
+    said_of,
 )
 from proxy.upstream.httpx_attempt import Attempt, shut_down
 from proxy.upstream.pool import IDLE_EXPIRY_S, IDLE_RACE_S
@@ -195,7 +196,7 @@ class HttpxUpstream:
         return inf if total_s is None else asyncio.get_running_loop().time() + total_s
 
     def _says(self, what: str) -> str:
-        return f"engine at {self._peer}: {what}"
+        return said_of(self._peer, what)
 
 
 class HttpxExchange:

@@ -20,7 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, Self
 
 from proxy.upstream.connection import Connection
-from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError
+from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError, said_of
 from proxy.upstream.port import PoolSnapshot, UpstreamTimeouts
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ConnectionPool:
             self._expiry_timer.cancel()
         going = [connection.lost for connection in self._open]
         for connection in list(self._open):
-            connection.abort(UpstreamClosedError(f"engine at {self._peer}: the pool was closed"))
+            connection.abort(UpstreamClosedError(said_of(self._peer, "the pool was closed")))
         if going:
             await asyncio.wait(going)
 
@@ -153,7 +153,7 @@ class ConnectionPool:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._is_closed:
-            raise UpstreamConnectError(f"engine at {self._peer}: the pool is closed")
+            raise UpstreamConnectError(said_of(self._peer, "the pool is closed"))
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
@@ -175,7 +175,7 @@ class ConnectionPool:
             if closed is not None:
                 raise closed from error
             reason = f"no connection within {limit_s:.3g} s" if timeout.expired() else _said(error)
-            raise UpstreamConnectError(f"engine at {self._peer}: {reason}", error) from error
+            raise UpstreamConnectError(said_of(self._peer, reason), error) from error
         except BaseException:
             connection.abort()
             raise

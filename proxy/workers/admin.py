@@ -65,6 +65,7 @@ def admin_of(roster: Roster, facts: StatusFacts, is_over: Callable[[], bool]) ->
         lambda: together.engines_at_best(roster.answering),
         lambda: roster.draining,
         without_engines="no worker serves",
+        names_engines=True,
     )
     return Fresh(
         admin_app(health, SharedPage(roster), status_router(facts, is_over)), roster.refresh

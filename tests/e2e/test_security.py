@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -255,6 +256,53 @@ async def test_there_are_no_framework_pages_on_either_listener(stand: Stand) -> 
     assert stand.upstream.seen == []
     served = await ask_once(sluice.port, request_bytes("/v1/models", b"", "GET"))
     assert served.header("server") is None, "it says what it runs on"
+
+
+# Where things are.
+
+
+@on_the_stand
+async def test_only_this_machine_reaches_the_admin_listener_unless_it_is_opened(
+    stand: Stand,
+) -> None:
+    """Bound to 127.0.0.1 alone, where one on every address would answer at 127.0.0.2 too."""
+    admin = stand.sluice.admin_port
+    assert (await ask_once(admin, request_bytes("/healthz", b"", "GET"))).status == 200
+    with pytest.raises(ConnectionRefusedError):
+        await RawClient.connect(admin, "127.0.0.2")
+
+
+@pytest.mark.parametrize("client", ["pool", "httpx"])
+def test_no_client_is_told_where_the_engines_are(client: str) -> None:
+    """Not by /readyz on the public listener, nor by any answer when engines fail or are away."""
+    faults = (close_on_receipt, raw_answer(b"what\r\n\r\n", "close"), Hold())
+
+    async def scenario() -> None:
+        async with (
+            ScriptedUpstream() as upstream,
+            gateway(
+                upstream.url, max_in_flight=1, first_byte_timeout=0.2, upstream_client=client
+            ) as sluice,
+        ):
+            readyz = request_bytes("/readyz", b"", "GET")
+            told = [await ask_once(sluice.port, readyz)]
+            for upstream.handler in faults:
+                told.append(await ask_once(sluice.port, request_bytes()))
+            upstream.stop_listening()
+            upstream.reset_all()
+            told.append(await ask_once(sluice.port, request_bytes()))
+            await sluice.until_metric("sluice_upstream_up", 0)
+            told += [await ask_once(sluice.port, one) for one in (request_bytes(), readyz)]
+            statuses = [answer.status for answer in told]
+            assert statuses == [200, 502, 502, 504, 502, 503, 503]
+            assert "refused" in json.loads(told[-1].body)["reason"]
+            where = (str(upstream.port).encode(), b"127.0.0.1", b"localhost")
+            for answer in told:
+                assert not any(word in answer.body for word in where)
+            in_detail = await ask_once(sluice.admin_port, readyz)
+            assert upstream.url.encode() in in_detail.body
+
+    asyncio.run(scenario())
 
 
 # Keys.

@@ -247,8 +247,9 @@ def test_of_a_killed_engine_its_own_requests_are_lost_and_no_others(site: Site) 
             await killed.kill()
             await load.until_more(4 * CLIENTS)
             await site.until_up(killed, up=0)
-            ready = await site.get("/readyz")
-            assert ready.status == 200
+            assert (await site.get("/readyz")).status == 200
+            detail = request_bytes("/readyz", b"", "GET")
+            ready = await ask_once(site.sluice.admin_port, detail)
             engines = json.loads(ready.body)["engines"]
             assert engines.keys() == {killed.url, left.url, site.other.url}
             assert engines[killed.url]["up"] is False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.upstream.address import UpstreamAddress
+from tests.support.asgi_transport import AsgiClient
 from tests.support.engine_cluster import EngineCluster, prompt, with_pollers
 from tests.support.gateway_in_memory import gateway, leave
 from tests.support.scripted_app import Hold, after, answer, error_of, responds, stream
@@ -176,10 +177,10 @@ class TestFailingEngines:
                 cluster["a"].refuses_requests = True
                 for _ in range(10):
                     await ask(sluice)
-                page = json.loads((await sluice.get(b"/readyz")).body)
-                assert page["status"] == "ready"
-                reason = page["engines"][cluster["a"].url]["reason"]
-                assert reason == f"taken out for 1 s: {cluster['a'].url}: connection refused"
+                assert (await sluice.get(b"/readyz")).status == 200
+                page = await AsgiClient(sluice.application.admin).request("GET", b"/readyz")
+                reason = json.loads(page.body)["engines"][cluster["a"].url]["reason"]
+                assert reason == "taken out for 1 s: connection refused"
 
         run(scenario())
 
@@ -348,7 +349,8 @@ class TestModels:
                 refused = await ask(sluice, model="m1")
                 said = error_of(refused.body)
                 assert (refused.status, said["code"]) == (503, "upstream_unavailable")
-                assert cluster["a"].url in said["message"]
+                assert "connection refused" in said["message"]
+                assert cluster["a"].url not in said["message"], "a client is not told where"
                 assert (await ask(sluice, model="m2")).status == 200
 
         run(scenario())

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from proxy import engine_fleet
-from proxy.upstream.errors import UpstreamConnectError
+from proxy.upstream.errors import UpstreamConnectError, said_of
 from proxy.vllm.poller import EnginePoller
 from tests.support.asgi_transport import AsgiClient
 from tests.support.engine_transport import ok, refused, status
@@ -104,7 +104,7 @@ class EngineCluster(httpx.AsyncBaseTransport):
         host = self.hosts[name]
         self.tried.append(name)
         if host.is_dead or host.refuses_requests:
-            raise UpstreamConnectError(f"{host.url}: connection refused")
+            raise UpstreamConnectError(said_of(host.url, "connection refused"))
         async with host.wire.exchange(request) as response:
             yield response
 

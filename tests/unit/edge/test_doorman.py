@@ -17,6 +17,7 @@ from proxy.edge.request_headers import HeaderReader, RequestHeaders
 from proxy.edge.routes import UNKNOWN_ROUTE, RouteTable
 from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.edge.visit import Visit
+from proxy.env_values.key_digest import KeyDigest
 from proxy.telemetry.metrics import Metrics
 from tests.support.admission import RecordingObserver, one_upstream
 from tests.support.client_messages import ClientMessages, SentMessages
@@ -43,7 +44,7 @@ class Door:
         self.observer = RecordingObserver()
         self.doorman = Doorman(
             header_reader=HeaderReader(),
-            keys=ApiKeys(keys or {}),
+            keys=ApiKeys({name: KeyDigest.of(key) for name, key in (keys or {}).items()}),
             routes=routes,
             controller=AdmissionController(one_upstream(seats), 0, loop.time, self.observer),
             records=Records(self.metrics, routes.names(), (), loop.time, RecentRefusals()),

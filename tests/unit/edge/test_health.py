@@ -34,11 +34,16 @@ Answer = tuple[int, dict[str, Any]]
 
 
 def ask(
-    path: bytes, drain: Drain | None = None, method: str = "GET", **states: EngineState
+    path: bytes,
+    drain: Drain | None = None,
+    method: str = "GET",
+    *,
+    names: bool = True,
+    **states: EngineState,
 ) -> Answer:
     """Status and decoded body."""
     begun = drain or Drain()
-    app = public_app(health_router(lambda: states, lambda: begun.begun))
+    app = public_app(health_router(lambda: states, lambda: begun.begun, names_engines=names))
 
     async def scenario() -> Answer:
         answer = await AsgiClient(app).request(method, path)
@@ -100,7 +105,7 @@ def test_without_any_engine_it_is_not_ready_and_says_so() -> None:
 
 
 def test_whoever_asks_for_others_says_what_it_means_that_there_is_none() -> None:
-    app = public_app(health_router(dict, lambda: False, "no worker serves"))
+    app = public_app(health_router(dict, lambda: False, "no worker serves", names_engines=True))
 
     async def scenario() -> object:
         return json.loads((await AsgiClient(app).request("GET", b"/readyz")).body)["reason"]
@@ -116,16 +121,28 @@ def trouble(model: str | None = None, **states: EngineState) -> str:
     )
 
 
-def test_trouble_names_the_engines_that_have_some() -> None:
-    assert trouble(one=DOWN, other=UP) == "one: connection refused"
+def test_clients_are_told_what_is_wrong_and_not_where_engines_are() -> None:
+    assert ask(b"/readyz", names=False, engine=UP) == (200, {"status": "ready"})
+    assert ask(b"/readyz", names=False, engine=REFUSES_KEY) == (
+        503,
+        {"status": "not ready", "reason": REFUSES_KEY.reason},
+    )
+    _, body = ask(b"/readyz", names=False, one=DOWN, two=DOWN, three=UNKNOWN)
+    assert body["reason"] == "2 of 3: connection refused; 1 of 3: not asked yet"
+    assert ask(b"/readyz", names=False)[1]["reason"] == "no engine is known"
+
+
+def test_trouble_is_counted_where_there_are_several_engines() -> None:
+    assert trouble(one=DOWN) == "connection refused"
+    assert trouble(one=DOWN, other=UP) == "1 of 2: connection refused"
     assert trouble(one=UP, other=UP) == ""
 
 
 def test_of_a_model_only_the_trouble_of_its_engines_is_told() -> None:
-    assert trouble("small", one=DOWN, other=UNKNOWN) == "one: connection refused"
-    assert trouble("large", one=DOWN, other=UNKNOWN) == "other: not asked yet"
+    assert trouble("small", one=DOWN, other=UNKNOWN) == "connection refused"
+    assert trouble("large", one=DOWN, other=UNKNOWN) == "not asked yet"
     assert trouble("unknown", one=DOWN, other=UNKNOWN) == (
-        "one: connection refused; other: not asked yet"
+        "1 of 2: connection refused; 1 of 2: not asked yet"
     )
 
 

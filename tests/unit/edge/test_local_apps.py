@@ -25,7 +25,7 @@ def metrics() -> Metrics:
 
 
 def apps() -> list[ASGIApp]:
-    health = health_router(dict, lambda: False)
+    health = health_router(dict, lambda: False, names_engines=True)
     return [public_app(health), admin_app(health, metrics(), APIRouter())]
 
 

@@ -46,3 +46,10 @@ def test_what_our_own_machine_lacks_is_no_fault_of_the_engine(number: int) -> No
 def test_an_engine_that_is_not_there_is_its_own_fault(number: int) -> None:
     assert not failed_with(number).is_ours
     assert not errors.UpstreamConnectError("no connection within 5 s").is_ours
+
+
+def test_what_happened_can_be_told_without_where() -> None:
+    error = errors.UpstreamClosedError(errors.said_of("10.0.0.1:8000#10.0.0.2", "it closed: early"))
+    assert str(error) == "engine at 10.0.0.1:8000#10.0.0.2: it closed: early"
+    assert error.what == "it closed: early"
+    assert errors.UpstreamClosedError("it closed: early").what == "it closed: early"
