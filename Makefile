@@ -10,6 +10,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 STORM_ARGS ?=
 FLEET_ARGS ?=
+MODULE ?=
 
 IN_PROCESS_TESTS := $(addprefix tests/,architecture bench properties scenarios unit)
 NOT_IN_PROCESS := $(addprefix --ignore=,$(IN_PROCESS_TESTS))
@@ -24,7 +25,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm simulate-fleet chaos lint docs check-deploy format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm simulate-fleet chaos mutation lint docs check-deploy format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -60,6 +61,9 @@ storm: $(RUN_STAMP) ## overload on a real vLLM and a simulated one, behind sever
 chaos: $(DEV_STAMP) ## gateways that share a limit, 2,000 clients, five minutes of kills, stops and cuts
 	SLUICE_TEST_CHAOS_S=300 SLUICE_TEST_CLIENTS=2000 $(BIN)/python -m pytest -s $(PYTEST_ARGS) \
 		tests/e2e/test_gateways_share_a_limit.py -k whatever
+
+mutation: $(DEV_STAMP) ## the core changed bit by bit: which change does no test notice? MODULE=gate, else all
+	nice -n 19 $(BIN)/python -m tests.mutation $(MODULE)
 
 simulate-fleet: $(DEV_STAMP) ## gateways and engines in virtual time, FLEET_ARGS=TRACE; the figures of docs/scaling.md
 	$(BIN)/python -m tests.bench.fleet $(FLEET_ARGS)
