@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from proxy.cli.up import up
 from proxy.config import Settings
 from proxy.env_values.names import PREFIX
 from proxy.telemetry import declarations
@@ -135,7 +137,7 @@ def test_every_file_is_yaml(path: Path) -> None:
 
 
 def test_the_engines_of_the_compose_file_publish_no_port() -> None:
-    for name in ("engine", "vllm"):
+    for name in ("engine", "vllm", "redis"):
         assert "ports" not in COMPOSE["services"][name]
 
 
@@ -151,10 +153,49 @@ def test_the_compose_file_mounts_only_what_is_there() -> None:
 def test_whoever_stops_a_gateway_waits_longer_than_its_drain() -> None:
     drain_s = Settings.model_fields["drain_timeout"].default
     assert int(COMPOSE["services"]["sluice"]["stop_grace_period"].removesuffix("s")) > drain_s
-    unit = (DEPLOY / "systemd" / "sluice.service").read_text()
-    found = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
-    assert found
-    assert int(found[1]) > drain_s
+    assert int(of_the_unit("sluice", "TimeoutStopSec")) > drain_s
+    (stop,) = (one for one in up.params if one.name == "stop_timeout")
+    assert isinstance(stop.default, float)
+    assert int(of_the_unit("sluice-up", "TimeoutStopSec")) > drain_s + stop.default
+
+
+# systemd ---------------------------------------------------------------------------------------
+
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+
+
+def of_the_unit(name: str, key: str) -> str:
+    unit = (DEPLOY / "systemd" / f"{name}.service").read_text()
+    (found,) = re.findall(rf"^{key}=(.*)$", unit, re.MULTILINE)
+    assert isinstance(found, str)
+    return found
+
+
+def test_systemd_stops_the_gateway_and_leaves_the_engine_to_it() -> None:
+    for unit in UNITS:
+        assert of_the_unit(unit.stem, "KillMode") == "mixed"
+    assert of_the_unit("sluice-up", "OOMPolicy") == "continue"
+
+
+def test_systemd_does_not_start_again_what_has_given_up() -> None:
+    page = (ROOT / "docs" / "up.md").read_text()
+    told = f"RestartPreventExitStatus={of_the_unit('sluice-up', 'RestartPreventExitStatus')}"
+    assert told in page
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: str(unit.stem))
+def test_systemd_understands_every_line(unit: Path, tmp_path: Path) -> None:
+    """Where systemd is; it names what it does not know, and is content all the same."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        return
+    there = tmp_path / unit.name
+    there.write_text(
+        re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(), flags=re.MULTILINE)
+    )
+    command = [analyze, "verify", "--man=no", there]
+    judged = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    assert (judged.returncode, judged.stdout, judged.stderr) == (0, "", "")
 
 
 # Kubernetes ------------------------------------------------------------------------------------
