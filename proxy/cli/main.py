@@ -11,6 +11,7 @@ import click
 
 from proxy import __version__
 from proxy.cli.interrupts import INTERRUPTED, SAID, end_at_once, raise_as_usual
+from proxy.telemetry.last_resort import print_uncaught
 
 if TYPE_CHECKING:
     from proxy.config import SettingsError
@@ -100,4 +101,5 @@ def sluice() -> None:
 
 
 def main() -> None:
+    sys.excepthook = print_uncaught
     sluice(prog_name="sluice")

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import click
-import uvloop
 
 from proxy.app import build
 from proxy.cli.beside import end_with_stdin, simulated_engine_beside
@@ -18,6 +17,7 @@ from proxy.cli.serving import (
     announce,
     bind_listener,
     connection_limits,
+    new_event_loop,
     open_trace,
     raise_descriptor_limit,
     record_sinks,
@@ -103,7 +103,7 @@ def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
         else:
             trace = open_trace(settings, stack)
             serving = _serve(settings, (public, admin), log, trace, companion)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(serving)
 
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
+import uvloop
 
 from proxy import __version__
 from proxy.cli.soundness import descriptors_needed
@@ -17,12 +18,14 @@ from proxy.config import Settings, settings_table
 from proxy.edge.connection import ConnectionLimits
 from proxy.edge.server import Address, BindError, bind
 from proxy.telemetry.access_log import AccessLog
+from proxy.telemetry.last_resort import faults_in_the_log, log_loop_fault
 from proxy.telemetry.line_writer import LineWriter
 from proxy.telemetry.log_format import LogFormat
 from proxy.telemetry.logging_setup import configure_logging
 from proxy.telemetry.trace_file import TraceFile
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
     from collections.abc import Sequence
     from contextlib import AsyncExitStack, ExitStack
@@ -68,6 +71,7 @@ def start_log(settings: Settings, stack: ExitStack) -> LineWriter:
     """Standard error, to which nobody has to wait for anybody; closed with `stack`."""
     writer = LineWriter(sys.stderr.fileno(), "stderr", owned=False, shared=settings.workers > 1)
     log = stack.enter_context(closing(writer))
+    stack.enter_context(faults_in_the_log())
     configure_logging(settings.log_level, LogFormat(settings.log_format), log)
     return log
 
@@ -98,6 +102,12 @@ def record_sinks(
 
         sinks.append(stack.enter_context(closing(exporting_to(settings.otlp_endpoint))))
     return sinks
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    loop = uvloop.new_event_loop()
+    loop.set_exception_handler(log_loop_fault)
+    return loop
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:

@@ -18,18 +18,19 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import msgspec
-import uvloop
 
 from proxy.app import build
 from proxy.cli.doors import public_door
 from proxy.cli.serving import (
     connection_limits,
+    new_event_loop,
     open_trace,
     record_sinks,
     settle_memory,
     start_log,
 )
 from proxy.edge.server import Server
+from proxy.telemetry.last_resort import print_uncaught
 from proxy.workers.channel import WorkerEnd
 from proxy.workers.orders import Orders
 from proxy.workers.report import WorkerReport
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     with ExitStack() as stack:
         log, trace = start_log(settings, stack), open_trace(settings, stack)
         sinks = record_sinks(settings, log, trace, orders.started_at_s, stack)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(work(orders, sinks, channel, listener))
 
 
@@ -109,4 +110,5 @@ def report_of(application: Application) -> WorkerReport:
 
 
 if __name__ == "__main__":
+    sys.excepthook = print_uncaught
     main(sys.argv[1:])

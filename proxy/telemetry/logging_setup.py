@@ -8,7 +8,7 @@ traceback included.
 from __future__ import annotations
 
 import logging
-import traceback
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ import msgspec
 from proxy.telemetry.log_format import LogFormat
 from proxy.telemetry.printable import printable
 from proxy.telemetry.redaction import redact
+from proxy.telemetry.traceback_text import traceback_text
 
 if TYPE_CHECKING:
     from proxy.telemetry.line_writer import LineWriter
@@ -61,6 +62,13 @@ class LineHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - what every handler of the standard library does
             self.handleError(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - as it is called
+        """As the standard library's, but without the record's arguments and to where all goes."""
+        kind = getattr(sys.exc_info()[0], "__name__", "nothing")
+        said = f"a line of {record.name} is lost: {kind}"
+        lost = logging.LogRecord("sluice.log", logging.ERROR, "", 0, said, None, None)
+        self._writer.write(self.format(lost).encode() + b"\n")
+
     def flush(self) -> None:
         """Called at exit by the logging module, which is when the last lines must get out."""
         self._writer.flush()
@@ -102,6 +110,6 @@ class ConsoleFormatter(logging.Formatter):
 
 
 def _traceback(record: logging.LogRecord) -> str:
-    if record.exc_info and record.exc_info[0]:
-        return "".join(traceback.format_exception(*record.exc_info))
+    if record.exc_info and record.exc_info[1] is not None:
+        return traceback_text(record.exc_info[1])
     return record.stack_info or ""
