@@ -26,8 +26,9 @@ from tests.support.scripted_app import Hold, ScriptedApp
 from tests.support.virtual_time import settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
+    from proxy.edge.records import RecordSink
     from proxy.telemetry.request_record import RequestRecord
     from proxy.upstream.port import UpstreamTimeouts
     from tests.support.asgi_transport import App, AsgiExchange, Headers, Response, Upload
@@ -193,14 +194,17 @@ async def gateway(
     timeouts: UpstreamTimeouts | None = None,
     upstream: InMemoryUpstream | EngineCluster | None = None,
     poll: bool = False,
+    sinks: Sequence[RecordSink] = (),
     **values: object,
 ) -> AsyncIterator[Sluice]:
     """`values` are settings; `timeouts` those towards the engine; `upstream` instead of the usual
-    way to it. Engines are asked how they are only if `poll`."""
+    way to it. Engines are asked how they are only if `poll`. `sinks` get the records too."""
     upstream = upstream or InMemoryUpstream(engine, timeouts)
     sink = RecordList()
     clock = asyncio.get_running_loop().time
-    application = build(settings(**values), [sink], upstream, poll_engines=poll, clock=clock)
+    application = build(
+        settings(**values), [sink, *sinks], upstream, poll_engines=poll, clock=clock
+    )
     sluice = Sluice(application, upstream, AsgiClient(application.public), sink.records)
     await application.start()
     yield sluice

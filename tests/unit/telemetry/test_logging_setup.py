@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,36 +10,11 @@ import pytest
 from proxy.telemetry.line_writer import LineWriter
 from proxy.telemetry.log_format import LogFormat
 from proxy.telemetry.logging_setup import configure_logging
+from tests.support.logging_as_it_was import logging_as_it_was
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-TOUCHED = (
-    "",
-    "asyncio",
-    "hpack",
-    "httpcore",
-    "httpx",
-    "uvicorn.error",
-    "uvicorn.access",
-    "sluice.admin",
-)
-
-
-@contextmanager
-def logging_as_it_was() -> Iterator[None]:
-    """Logging is the process's, so a test gives it back as it found it."""
-    before = [(one, one.level, one.disabled) for one in map(logging.getLogger, TOUCHED)]
-    handlers = logging.getLogger().handlers.copy()
-    try:
-        yield
-    finally:
-        logging.captureWarnings(capture=False)
-        logging.getLogger().handlers[:] = handlers
-        for logger, level, disabled in before:
-            logger.setLevel(level)
-            logger.disabled = disabled
 
 
 def written(
