@@ -12,7 +12,7 @@ STORM_ARGS ?=
 FLEET_ARGS ?=
 MODULE ?=
 
-IN_PROCESS_TESTS := $(addprefix tests/,architecture bench properties scenarios unit)
+IN_PROCESS_TESTS := $(addprefix tests/,architecture bench fuzz properties scenarios unit)
 NOT_IN_PROCESS := $(addprefix --ignore=,$(IN_PROCESS_TESTS))
 
 RUN_STAMP := $(VENV)/.installed-run

@@ -50,7 +50,7 @@ _GATED_POST: Mapping[bytes, tuple[str, RequestShape]] = {
     b"/inference/v1/generate": ("generate", RequestShape.GENERATE),
     b"/generative_scoring": ("generative_scoring", RequestShape.GENERATIVE_SCORING),
     b"/v1/systemone": ("systemone", RequestShape.SYSTEMONE),
-    b"/cohere/v2/chat": ("cohere_chat", RequestShape.CHAT),
+    b"/cohere/v2/chat": ("cohere_chat", RequestShape.COHERE_CHAT),
     b"/v1/audio/transcriptions": ("transcriptions", RequestShape.OPAQUE),
     b"/v1/audio/translations": ("translations", RequestShape.OPAQUE),
     b"/v1/embeddings": ("embeddings", RequestShape.EMBEDDINGS),

@@ -58,6 +58,10 @@ class Abridged:
         self._mark = mark
         self._cuts = cuts
 
+    def is_cut(self, raw: Raw) -> bool:
+        """Whether something is missing in a value that was found in the text."""
+        return self._mark in bytes(raw)
+
     def in_full(self, raw: Raw) -> Blocks | bytes:
         """What a value that was found in the text is in the body."""
         value = bytes(raw)

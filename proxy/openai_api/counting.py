@@ -18,8 +18,11 @@ _decode_scalar = msgspec.json.Decoder(bool | int | float | str | None).decode
 
 _FIRST_ITEM = re.compile(rb"\[[ \t\r\n]*(.)", re.DOTALL)
 _NULL = Raw(b"null")
-# Neither Python nor pydantic reads an integer of more than 4300 digits.
-_LONGEST_SCALAR = 4400
+# Beyond it a name is nobody's.
+_LONGEST_TEXT = 4400
+# What is longer is padded, with zeros or blanks: pydantic reads "00...04" and 4.00...0 as 4,
+# however long they are. Of such numbers msgspec reads some as 0.
+_LONGEST_ORDINARY = 64
 _TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
 
 
@@ -90,7 +93,7 @@ def is_true(raw: Raw) -> bool:
 def text(raw: Raw) -> str | None:
     """The string, None when it is none, or absurdly long."""
     value = _scalar(raw)
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else None
 
 
 def _first_item(raw: Raw) -> bytes | None:
@@ -100,10 +103,12 @@ def _first_item(raw: Raw) -> bytes | None:
 
 
 def _scalar(raw: Raw) -> bool | int | float | str | None:
-    """A string, number or boolean; None for anything else and for what is absurdly long."""
-    if not raw or len(raw) > _LONGEST_SCALAR:
+    """A string, number or boolean; None for anything else. Takes no longer than reading it."""
+    if not raw:
         return None
     try:
+        if len(raw) > _LONGEST_ORDINARY and (written := bytes(raw))[0] in b"-0123456789":
+            return float(written)  # an integer of that length is beyond all bounds
         value: bool | int | float | str | None = _decode_scalar(raw)
     except msgspec.DecodeError:
         return None
@@ -113,7 +118,7 @@ def _scalar(raw: Raw) -> bool | int | float | str | None:
 def _number_in(value: str) -> int | float | None:
     try:
         return int(value)
-    except ValueError:
+    except ValueError:  # no integer, or with more than 4300 digits, of which most may be zeros
         pass
     try:
         return float(value)

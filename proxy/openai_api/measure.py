@@ -69,6 +69,7 @@ class RequestShape(enum.Enum):
 
     CHAT = "chat"
     CHAT_BATCH = "chat_batch"
+    COHERE_CHAT = "cohere_chat"
     COMPLETIONS = "completions"
     RESPONSES = "responses"
     MESSAGES = "messages"
@@ -83,6 +84,13 @@ class RequestShape(enum.Enum):
     RERANK = "rerank"
     INVOCATIONS = "invocations"
     OPAQUE = "opaque"
+
+
+# What may not be abridged: a number in a string may be padded with blanks, as many as one likes.
+_READ_AS_VALUES = (
+    "model", "stream", "background", "n", "best_of", "max_tokens", "max_completion_tokens",
+    "max_output_tokens", "sampling_params",
+)  # fmt: skip
 
 
 class Measured(msgspec.Struct, frozen=True):  # made in a fifth of a frozen dataclass's time
@@ -145,6 +153,8 @@ def measure_in_steps(
         fields = read_strict_fields(abridged.text)
     except UnreadableBodyError:
         return None
+    if any(abridged.is_cut(getattr(fields, name)) for name in _READ_AS_VALUES):
+        return None
     prompt_bytes = 0
     for name in _RULES[shape].prompt:
         prompt = abridged.in_full(getattr(fields, name))
@@ -155,20 +165,23 @@ def measure_in_steps(
 @lru_cache(maxsize=64)  # nearly all requests have one of a few
 def _is_json(content_type: bytes) -> bool:
     """Whether some version of the engine would read the body as JSON: a missing type counts."""
-    media_type = content_type.partition(b";")[0].strip().lower()
-    return media_type in (b"application/json", b"") or media_type.endswith(b"+json")
+    # As text, like the engine: there, U+0085 and U+00A0 are blanks too.
+    media_type = content_type.decode("latin-1").partition(";")[0].strip().lower()
+    return media_type in ("application/json", "") or media_type.endswith("+json")
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """How one shape is counted: which fields hold the prompt, how many sequences they make,
-    whether each is sampled `n` times, and whether anything is generated. `ids` is the one of the
-    fields that may hold token ids."""
+    whether each is sampled `n` times, and whether anything is generated. `output` are the fields
+    that limit what is: the first that is given counts, and no other, for the engine would not read
+    it. `ids` is the one of the prompt's fields that may hold token ids."""
 
     prompt: tuple[str, ...]
     sequences: Callable[[RequestFields], int] = lambda _fields: 1
     sampled: bool = False
     generates: bool = True
+    output: tuple[str, ...] = ("max_tokens",)
     ids: str = ""
 
 
@@ -184,7 +197,7 @@ def _measured(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> 
         seats=min(width * prompts, MAX_SEATS),
         stream=is_true(fields.stream),
         prompt_bytes=prompt_bytes,
-        max_tokens=_max_tokens(sampling) if rule.generates else 0,
+        max_tokens=_max_tokens(shape, rule, sampling) if rule.generates else 0,
         model=text(fields.model),
         background=shape is RequestShape.RESPONSES and is_true(fields.background),
         prompts=min(prompts, MAX_SEATS),
@@ -225,12 +238,16 @@ def _sane_width(raw: msgspec.Raw) -> int:
     return width if width is not None and 1 <= width <= MAX_SEATS else 1
 
 
-def _max_tokens(sampling: RequestFields) -> int | None:
-    for raw in (sampling.max_completion_tokens, sampling.max_output_tokens, sampling.max_tokens):
-        tokens = integer(raw) if raw else None
-        if tokens is not None and 0 <= tokens <= _MOST_TOKENS:
-            return tokens
-    return None
+def _max_tokens(shape: RequestShape, rule: _Rule, sampling: RequestFields) -> int | None:
+    given = [
+        tokens
+        for name in rule.output
+        if (tokens := integer(getattr(sampling, name))) is not None and 0 <= tokens <= _MOST_TOKENS
+    ]
+    if not given:
+        return None
+    # Which of its request types the engine takes it for, nobody knows before.
+    return max(given) if shape is RequestShape.INVOCATIONS else given[0]
 
 
 def _completion_prompts(fields: RequestFields) -> int:
@@ -274,15 +291,20 @@ _QUERY_AND_DOCUMENTS = (
     "text_2",
 )
 
+_OF_CHAT = ("max_completion_tokens", "max_tokens")
+
 _RULES: Mapping[RequestShape, _Rule] = {
-    RequestShape.CHAT: _Rule(("messages", "tools"), sampled=True),
+    RequestShape.CHAT: _Rule(("messages", "tools"), sampled=True, output=_OF_CHAT),
     RequestShape.CHAT_BATCH: _Rule(
-        ("messages", "tools"), lambda f: count_prompts(f.messages), sampled=True
+        ("messages", "tools"), lambda f: count_prompts(f.messages), sampled=True, output=_OF_CHAT
     ),
+    RequestShape.COHERE_CHAT: _Rule(("messages", "tools"), sampled=True),
     RequestShape.COMPLETIONS: _Rule(
         ("prompt", "prompt_embeds"), _completion_prompts, sampled=True, ids="prompt"
     ),
-    RequestShape.RESPONSES: _Rule(("input", "instructions", "tools")),
+    RequestShape.RESPONSES: _Rule(
+        ("input", "instructions", "tools"), output=("max_output_tokens",)
+    ),
     RequestShape.MESSAGES: _Rule(("messages", "system", "tools")),
     RequestShape.GENERATE: _Rule(("token_ids",), sampled=True, ids="token_ids"),
     RequestShape.GENERATIVE_SCORING: _Rule(
@@ -305,5 +327,6 @@ _RULES: Mapping[RequestShape, _Rule] = {
         ("messages", "prompt", "prompt_embeds", "input", *_QUERY_AND_DOCUMENTS),
         _anything,
         sampled=True,
+        output=_OF_CHAT,
     ),
 }

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw
 
 _ABSENT = Raw()
+_BEFORE_A_VALUE = (b":", b",", b"[", b" ", b"\n", b"\t", b"\r")
 
 
 class UnreadableBodyError(Exception):
@@ -107,11 +108,14 @@ def _strict(body: bytes) -> bytes:
 
     Plain replacements, that run at the speed of memory whatever is in the body, do: inside a
     string they change text that nobody looks at here, and never its end. A key cannot become one
-    of ours: U+Dxxx turns into U+Cxxx, which is no ASCII letter, and no field is called "null".
+    of ours: U+Dxxx turns into U+Cxxx, which is no ASCII letter, and no field is called "null". A
+    model may be called BAAI/Infinity-Instruct, so a constant is one only where a value may begin.
     """
     body = _in_utf8(body).replace(b"\\ud", b"\\uc").replace(b"\\uD", b"\\uc")
     for constant in (b"-Infinity", b"Infinity", b"NaN"):
-        body = body.replace(constant, b"null")
+        if constant in body:
+            for before in _BEFORE_A_VALUE:
+                body = body.replace(before + constant, before + b"null")
     return body
 
 

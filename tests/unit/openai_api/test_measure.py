@@ -270,7 +270,6 @@ def test_what_generates_nothing_has_no_output(
     ("fields", "max_tokens"),
     [
         ({"max_completion_tokens": 5, "max_tokens": 9}, 5),
-        ({"max_output_tokens": 5}, 5),
         ({"max_completion_tokens": None, "max_tokens": "9"}, 9),
         ({"max_tokens": 0}, 0),
         ({"max_tokens": -1}, None),
@@ -282,6 +281,25 @@ def test_the_newer_name_for_the_output_length_goes_first(
     fields: dict[str, object], max_tokens: int | None
 ) -> None:
     assert measured(RequestShape.CHAT, messages=MESSAGES, **fields).max_tokens == max_tokens
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields", "max_tokens"),
+    [
+        (RequestShape.RESPONSES, {"max_output_tokens": 5, "max_tokens": 0}, 5),
+        (RequestShape.CHAT, {"max_output_tokens": 0, "max_tokens": 5}, 5),
+        (RequestShape.COHERE_CHAT, {"max_completion_tokens": 0, "max_tokens": 5}, 5),
+        (RequestShape.COMPLETIONS, {"max_completion_tokens": 0, "max_tokens": 5}, 5),
+        (RequestShape.MESSAGES, {"max_completion_tokens": 0, "max_tokens": 5}, 5),
+        (RequestShape.COMPLETIONS, {"max_completion_tokens": 0}, None),
+        (RequestShape.INVOCATIONS, {"max_completion_tokens": 0, "max_tokens": 5}, 5),
+    ],
+)
+def test_a_length_that_the_engine_would_not_read_counts_for_nothing(
+    shape: RequestShape, fields: dict[str, object], max_tokens: int | None
+) -> None:
+    """Or a client could ask for as much as it liked, and count as asking for none."""
+    assert measured(shape, **fields).max_tokens == max_tokens
 
 
 # Content types -----------------------------------------------------------------------------------
