@@ -39,8 +39,9 @@ _REQUEST_DROPPED_WITH_AUTHORIZATION = _REQUEST_DROPPED | {b"authorization"}
 _REQUEST_DROPPED_WITH_CREDENTIALS = _REQUEST_DROPPED | {b"authorization", b"x-api-key"}
 _RESPONSE_DROPPED_WITH_LENGTH = _RESPONSE_DROPPED | {b"content-length"}
 _BODILESS = frozenset({204, 304})
-# Said in nearly every Connection header, and no field names worth a second look.
-_ORDINARY_OPTIONS = frozenset({b"keep-alive", b"close", b""})
+# Said in nearly every Connection header, and no field names worth a second look. Nor may it name
+# the type of the body: we have judged the body by it, and the engine would read it as another.
+_ORDINARY_OPTIONS = frozenset({b"keep-alive", b"close", b"", b"content-type"})
 
 
 def bearer(key: str | None) -> bytes | None:
