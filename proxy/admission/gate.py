@@ -88,8 +88,6 @@ class Gate:
         priority: Priority = Priority.NORMAL,
     ) -> Rejected | None:
         """What decide() would say now to such a request for one seat, if that is a rejection."""
-        if not self._queue and self._may_have_room():
-            return None
         now = self._clock()
         request = AdmissionRequest(
             1, now + longest_wait_s, tenant=tenant, priority=priority, attempt=attempt
