@@ -71,7 +71,5 @@ class Bypass:
 
 
 def _mean_holds_until_empty(emptying: Emptying, width: int) -> float:
-    taken = emptying.taken + width
-    if taken <= emptying.keep:
-        return 0.0
-    return math.log((taken + 0.5) / (emptying.keep + 0.5))
+    """Below 0 where the head will fit all the same."""
+    return math.log((emptying.taken + width + 0.5) / (emptying.keep + 0.5))

@@ -66,7 +66,6 @@ class AdmissionController:
         self._pools = Pools(self._make_gate, places)
         for name, limit in limits.items():
             self._pools.add(Account(name, limit, (token_budgets or {}).get(name)))
-        self._only: AnyGate | None = self._pools.only
         self._decide = self._decision()
 
     def admit(self, request: AdmissionRequest) -> _Admission:
@@ -94,8 +93,9 @@ class AdmissionController:
         """
         gate = self._only
         if gate is None:
+            deadline = self._clock() + longest_wait_s
             request = AdmissionRequest(
-                1, self._clock() + longest_wait_s, 0, 0, tenant, priority, attempt
+                1, deadline, tenant=tenant, priority=priority, attempt=attempt
             )
             if not all(gate.turns_away(request) for gate in self._pools):
                 return None
@@ -232,7 +232,7 @@ class AdmissionController:
 
     def _decision(self) -> Callable[[AdmissionRequest], Permit | Waiter | Rejected]:
         """Asked once for each change, so that nobody looks for a pool where there is but one."""
-        self._only = self._pools.only
+        self._only: AnyGate | None = self._pools.only
         if self._only is not None:
             return self._only.decide
         return lambda request: self._pools.of_model(request.model).decide(request)
@@ -259,14 +259,13 @@ class _Admission:
     ) -> None:
         self._decide = decide
         self._request = request
-        self._permit: Permit | None = None
 
     async def __aenter__(self) -> Permit:
         decision = self._decide(self._request)
         outcome = await decision.outcome() if isinstance(decision, Waiter) else decision
         if isinstance(outcome, Refused):
             raise outcome
-        self._permit = outcome
+        self._permit: Permit = outcome
         return outcome
 
     async def __aexit__(
@@ -275,5 +274,4 @@ class _Admission:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._permit is not None:
-            self._permit.ignore()
+        self._permit.ignore()

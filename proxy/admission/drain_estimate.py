@@ -59,7 +59,7 @@ class DrainEstimate:
         self._taken -= seats
         self._given_back += seats
         self._held_seat_seconds += seats * held_s
-        self._knows = self._knows or self._seat_seconds > 0
+        self._knows = self._seat_seconds > 0
 
     def expected_wait_s(self, seats: float, limit: int, now: float) -> float:
         """Seconds until `seats` more come free while all `limit` are taken; at most an hour.

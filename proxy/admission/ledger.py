@@ -45,7 +45,6 @@ class Ledger:
         """With what is taken in it. Raises ValueError when there is one of that name."""
         if account.name in self._accounts:
             raise ValueError(f"there is an upstream {account.name} already")
-        self._former.pop(account.name, None)
         self._accounts[account.name] = account
         self._refresh_usable()
 

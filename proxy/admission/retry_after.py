@@ -38,5 +38,5 @@ def draw_retry_after(expected_wait_s: float, rng: random.Random) -> RetryAfter:
     expected_s = _UNKNOWN_WAIT_S if math.isinf(expected_wait_s) else expected_wait_s
     bounded_s = min(max(expected_s, SHORTEST_S / _LEAST_FACTOR), LONGEST_S / _MOST_FACTOR)
     drawn_s = rng.uniform(bounded_s * _LEAST_FACTOR, bounded_s * _MOST_FACTOR)
-    milliseconds = min(math.ceil(drawn_s * 1000), int(LONGEST_S * 1000))
+    milliseconds = math.ceil(drawn_s * 1000)
     return RetryAfter(math.ceil(milliseconds / 1000), milliseconds)

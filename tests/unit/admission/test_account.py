@@ -91,3 +91,21 @@ def test_an_account_without_its_ghost_is_what_it_was() -> None:
     assert (account.ghost, limits.kv.taken, account.taken) == (None, 150, 2)
     ghost.budgets.kv.taken -= 50  # it ends, and takes nothing from the account's
     assert limits.kv.taken == 150
+
+
+def test_tokens_that_are_only_counted_keep_nobody_from_its_seats() -> None:
+    account = Account("a", MovableLimit(10))
+    account.take(8, 0, 900)
+    assert account.emptying(4, 5000) == Emptying(8, 6.0)
+
+
+def test_what_holds_no_token_frees_none_and_what_holds_the_last_one_does() -> None:
+    account = Account("a", MovableLimit(10), TokenBudgets(kv_limit=1))
+    account.take(8, 0, 0)
+    assert account.emptying(4, 1) == Emptying(8, 6.0)
+    account.take(1, 0, 1)
+    assert account.emptying(4, 1) == Emptying(9, 0.0)
+
+
+def test_a_limit_that_can_only_be_nothing_holds_nobody() -> None:
+    assert not Account("a", MovableLimit(0)).holds(1)

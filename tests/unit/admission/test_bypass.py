@@ -48,8 +48,22 @@ def test_room_is_kept_once_half_of_what_is_left_is_needed_to_empty_the_engine() 
 
 
 def test_who_cannot_be_served_in_time_stops_nobody() -> None:
-    assert passes(WHOLE, left_s=5.0, mean_hold_s=6.24) == 0
+    assert passes(WHOLE, left_s=5.0, mean_hold_s=6.25) == 0, "it might just be served"
     assert passes(WHOLE, left_s=5.0, mean_hold_s=6.26) == 1000
+
+
+def test_where_no_more_than_one_seat_may_pass_nobody_is_stopped_in_vain_either() -> None:
+    assert passes(Emptying(FULL, 56), left_s=1.0, mean_hold_s=10.01) == 1000
+    assert passes(Emptying(FULL, 56), left_s=1.0, mean_hold_s=10.0) == 0
+
+
+def test_of_one_seat_that_must_come_free_one_is_given_away_before() -> None:
+    assert passes(Emptying(1, 0), left_s=math.inf) == 1
+
+
+def test_who_leaves_the_head_its_room_passes_until_the_last_moment() -> None:
+    bypass = Bypass(5.0, WHOLE, 1.0, now=0.0)
+    assert bypass.allows(1, Emptying(2, 3), 1.0, now=5.0)
 
 
 def test_it_is_decided_once_whether_there_is_a_chance() -> None:
@@ -63,4 +77,5 @@ def test_for_a_few_seats_room_is_kept_even_without_much_hope() -> None:
 
 def test_nobody_passes_while_nobody_can_tell_how_long_seats_are_held() -> None:
     assert passes(WHOLE, left_s=5.0, mean_hold_s=math.inf) == 0
+    assert passes(WHOLE, left_s=math.inf, mean_hold_s=math.inf) == 0
     assert passes(Emptying(0, 0), left_s=5.0) == 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import weakref
 from weakref import WeakSet
 
 import pytest
@@ -11,6 +12,8 @@ from proxy.admission.disciplines.priority import PriorityDiscipline
 from proxy.admission.outcome import Evicted, Reason, Rejected
 from proxy.admission.permit import Ending
 from proxy.admission.request import AdmissionRequest
+from proxy.admission.retry_budget import RetryBudget
+from proxy.admission.snapshot import Demand
 from proxy.admission.token_budget import TokenBudgets
 from proxy.admission.waiter import Waiter
 from tests.support.admission import (
@@ -296,6 +299,47 @@ class TestUpstreamsThatComeAndGo:
 
         run(scenario())
 
+    def test_what_was_to_be_called_is_forgotten_when_it_comes_back(self) -> None:
+        class Told:
+            def __call__(self) -> None: ...
+
+        async def scenario() -> None:
+            desk, told = Desk(), Told()
+            await desk.arrive("a")
+            desk.controller.remove_upstream(UPSTREAM, told)
+            desk.controller.add_upstream(UPSTREAM, MovableLimit(1))
+            forgotten = weakref.ref(told)
+            del told
+            assert forgotten() is None
+            await desk.close()
+
+        run(scenario())
+
+    def test_what_is_needed_of_one_is_told_whether_it_stays_leaves_or_is_gone(self) -> None:
+        async def scenario() -> None:
+            desk = Desk(limit=1)
+            holder = await desk.arrive("a")
+            await desk.arrive("b", seats=3)
+            await asyncio.sleep(1)
+            assert desk.controller.demand(UPSTREAM) == Demand(1, 3, 3, 1.0)
+            desk.controller.remove_upstream(UPSTREAM)
+            assert desk.controller.demand(UPSTREAM) == Demand(1, 0, 0, 0.0)
+            holder.finish()
+            await turns()
+            assert desk.controller.demand(UPSTREAM) == Demand(0, 0, 0, 0.0)
+            await desk.close()
+
+        run(scenario())
+
+    @pytest.mark.parametrize("shadow", [False, True])
+    def test_in_front_of_none_there_is_no_place_to_wait(self, shadow: bool) -> None:
+        async def scenario() -> None:
+            clock = asyncio.get_running_loop().time
+            controller = AdmissionController({}, 7, clock, RecordingObserver(), shadow=shadow)
+            assert controller.snapshot().max_queue_depth == 0
+
+        run(scenario())
+
     def test_one_may_come_suspended(self) -> None:
         async def scenario() -> None:
             desk = Desk()
@@ -401,6 +445,58 @@ class TestSeveralModels:
 
         run(scenario())
 
+    def test_one_that_comes_back_before_it_was_empty_serves_what_it_did(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            two_models(desk)
+            await desk.arrive("a", model="m2")
+            desk.controller.remove_upstream("other")
+            desk.controller.add_upstream("other", MovableLimit(1))
+            waiter = await desk.arrive("b", model="m2")
+            assert waiter.permit is None
+            assert desk.controller.demand("other").waiting == 1
+            assert desk.controller.demand(UPSTREAM).waiting == 0
+            await desk.close()
+
+        run(scenario())
+
+    def test_early_nobody_is_turned_away_who_finds_a_place_though_the_least_loaded_is_full(
+        self,
+    ) -> None:
+        async def scenario() -> None:
+            desk = Desk(limit=10, max_queue_depth=4)
+            two_models(desk)
+            for model in [*["m1"] * 12, *["m2"] * 2]:
+                await desk.arrive("x", model=model)
+            assert desk.queue_depth == 3
+            assert desk.controller.reject_early(longest_wait_s=5.0) is None
+            assert desk.controller.reject_early(longest_wait_s=0.0) is not None
+            await desk.close()
+
+        run(scenario())
+
+    def test_early_one_seat_is_asked_for_and_no_more(self) -> None:
+        async def scenario() -> None:
+            desk = Desk(limit=10, max_queue_depth=0)
+            desk.controller = AdmissionController(
+                {UPSTREAM: MovableLimit(10)},
+                0,
+                desk.loop.time,
+                desk.observer,
+                lambda: PriorityDiscipline(desk.loop.time, tenant_max_in_flight=2),
+            )
+            desk.controller.add_upstream("other", MovableLimit(2))
+            desk.controller.serves(UPSTREAM, frozenset({"m1"}))
+            desk.controller.serves("other", frozenset({"m2"}))
+            for model in ("m1", "m1", "m2"):
+                await desk.arrive("x", model=model)
+            assert desk.controller.reject_early(tenant="x") is None, "there is one for it at m2"
+            await desk.arrive("x", model="m2")
+            assert desk.controller.reject_early(tenant="x") is not None
+            await desk.close()
+
+        run(scenario())
+
     def test_early_only_who_would_be_turned_away_from_every_queue_is(self) -> None:
         async def scenario() -> None:
             desk = Desk(max_queue_depth=2)
@@ -463,6 +559,22 @@ class TestSeveralModels:
             assert desk.controller.is_replaceable("one that was removed")
             two_models(desk)
             assert not desk.controller.is_replaceable(UPSTREAM)
+            desk.controller.serves("other", frozenset({"m1", "m2"}))
+            assert desk.controller.is_replaceable(UPSTREAM)
+            assert not desk.controller.is_replaceable("other")
+
+        run(scenario())
+
+    def test_a_drain_that_is_taken_back_is_over_in_every_queue_and_in_those_to_come(self) -> None:
+        async def scenario() -> None:
+            desk = Desk()
+            two_models(desk)
+            desk.controller.drain()
+            desk.controller.undrain()
+            assert not desk.controller.snapshot().draining
+            desk.controller.add_upstream("third", MovableLimit(1), models=frozenset({"m3"}))
+            assert (await desk.arrive("a", model="m3")).permit is not None
+            await desk.close()
 
         run(scenario())
 
@@ -535,6 +647,30 @@ def test_after_a_drain_an_engine_that_went_down_meanwhile_is_down() -> None:
         desk.controller.resume(UPSTREAM)
         assert (await desk.arrive("b")).permit is not None
         await desk.close()
+
+    run(scenario())
+
+
+def test_a_mode_that_is_set_already_changes_nothing() -> None:
+    async def scenario() -> None:
+        desk = Desk(limit=1)
+        holders = [await desk.arrive(name) for name in "ab"]
+        desk.controller.set_shadow(shadow=False)
+        await turns()
+        assert holders[1].permit is None
+        assert desk.queue_depth == 1
+        await desk.close()
+
+    run(scenario())
+
+
+def test_nobody_is_invited_back_where_that_is_switched_off() -> None:
+    async def scenario() -> None:
+        clock = asyncio.get_running_loop().time
+        controller = AdmissionController(
+            one_upstream(1), 0, clock, RecordingObserver(), retry_budget=RetryBudget(0)
+        )
+        assert not controller.invite_back()
 
     run(scenario())
 

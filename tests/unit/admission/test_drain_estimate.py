@@ -105,3 +105,17 @@ def test_the_first_of_those_that_began_together_does_not_make_the_engine_look_sl
     for _ in range(6):
         estimate.gave_back(1, 1.0, 1.0)
     assert estimate.expected_wait_s(7, 7, 1.0) == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_seat_that_was_held_for_less_than_a_second_teaches_too() -> None:
+    estimate = DrainEstimate()
+    estimate.took(1, 0.0)
+    estimate.gave_back(1, 0.25, 0.25)
+    assert estimate.expected_wait_s(1, 1, 0.25) == pytest.approx(0.25, rel=0.05)
+
+
+def test_where_seats_are_held_for_hours_it_says_an_hour() -> None:
+    estimate = DrainEstimate()
+    estimate.took(1, 0.0)
+    estimate.gave_back(1, 7200.0, 7200.0)
+    assert estimate.expected_wait_s(1, 1, 7200.0) == 3600.0

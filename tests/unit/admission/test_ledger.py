@@ -374,3 +374,42 @@ def test_it_knows_why_an_upstream_is_suspended() -> None:
     assert ledger.suspended_for is None
     ledger.suspend("b", Reason.UPSTREAM_STALLED)
     assert ledger.suspended_for is Reason.UPSTREAM_STALLED
+
+
+def test_while_an_engine_is_shut_nobody_is_granted_there() -> None:
+    limit = SlowStart(MovableLimit(4))
+    limit.shut()
+    ledger = Ledger({"a": limit})
+    assert ledger.width(1) == 0
+    assert ledger.take(1) is None
+    assert not ledger.has_room(1)
+
+
+def test_there_is_room_where_one_of_several_has_it() -> None:
+    ledger = ledger_of(a=1, b=1)
+    ledger.take(1)
+    assert ledger.has_room(1)
+
+
+def test_what_must_come_free_is_least_where_fewest_have_to_leave_however_many_are_there() -> None:
+    ledger = ledger_of(a=8, b=4)
+    for seats in (1, 3, 5):
+        ledger.take(seats)
+    assert taken(ledger) == {"a": 6, "b": 3}
+    assert ledger.emptying(2, kv_tokens=0) == Emptying(6, 6)
+
+
+def test_the_tokens_of_a_prompt_come_back_though_no_others_were_taken() -> None:
+    ledger = Ledger({"a": MovableLimit(4)}, {"a": TokenBudgets(prefill_limit=10)})
+    claim = ledger.take(1, prompt_tokens=5)
+    assert claim is not None
+    ledger.give_back(claim)
+    assert ledger.load(0, 0).prefill_tokens == 0
+
+
+def test_tokens_are_limited_where_one_engine_limits_them() -> None:
+    budgets = {"a": TokenBudgets(kv_limit=10)}
+    ledger = Ledger({"a": MovableLimit(4), "b": MovableLimit(4)}, budgets)
+    assert ledger.limits_tokens
+    ledger.suspend("a", DOWN)
+    assert not ledger.limits_tokens

@@ -60,3 +60,23 @@ def test_an_unknown_wait_is_taken_for_a_few_seconds() -> None:
 def test_the_same_dice_give_the_same_answer() -> None:
     assert draws(10.0) == draws(10.0)
     assert draw_retry_after(10.0, random.Random(1)) != draw_retry_after(10.0, random.Random(2))
+
+
+class Drawn(random.Random):
+    """Dice that fall on so many seconds, or on the highest that they can."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def uniform(self, a: float, b: float) -> float:
+        return min(max(self._seconds, a), b)
+
+
+def test_nobody_is_called_back_before_the_moment_that_was_drawn() -> None:
+    assert draw_retry_after(2.0, Drawn(1.5001)) == RetryAfter(2, 1501)
+    assert draw_retry_after(2.0, Drawn(2.0)) == RetryAfter(2, 2000)
+
+
+def test_the_longest_is_55_s_and_not_a_millisecond_more() -> None:
+    assert draw_retry_after(3600.0, Drawn()) == RetryAfter(55, 55_000)

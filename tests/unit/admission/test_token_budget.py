@@ -48,3 +48,9 @@ def test_what_is_taken_moves_to_other_budgets_and_is_counted_once() -> None:
     others.take_over(budgets)
     assert (others.prefill.taken, others.kv.taken) == (2, 5)
     assert (budgets.prefill.taken, budgets.kv.taken) == (0, 0)
+
+
+def test_one_limit_is_enough_to_limit_something() -> None:
+    assert not TokenBudgets().limits_anything
+    assert TokenBudgets(prefill_limit=7).limits_anything
+    assert TokenBudgets(kv_limit=7).limits_anything
