@@ -206,6 +206,15 @@ class Settings(ClientSettings, ObservabilitySettings, SharingSettings, EngineSet
             "processes",
         ),
     ] = 1
+    event_loop: Annotated[
+        Literal["auto", "uvloop", "asyncio"],
+        BeforeValidator(scalars.lower_case),
+        fields.described(
+            "What runs the process: asyncio is Python's own event loop. "
+            "auto: uvloop where it is installed.",
+            "auto, uvloop or asyncio",
+        ),
+    ] = "auto"
     trace_file: Annotated[
         Path | None,
         AfterValidator(scalars.writable_file),

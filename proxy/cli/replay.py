@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import uvloop
 from rich.console import Console
 
 from proxy import __version__
 from proxy.cli.beside import end_with_stdin
+from proxy.cli.event_loop import loop_factory
 from proxy.cli.output_files import refuse_unwritable
 from proxy.cli.replay_options import limits_of, load_options, objective_of
 from proxy.cli.replay_plan import plan_of
@@ -93,7 +93,8 @@ def replay(
     tally = Tally(objective_of(told))
     console = Console(stderr=True, highlight=False)
     try:
-        prepared, played = uvloop.run(_play(console, plan, tally, told), debug=False)
+        with asyncio.Runner(debug=False, loop_factory=loop_factory()) as runner:
+            prepared, played = runner.run(_play(console, plan, tally, told))
     except EngineError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(_NOT_REACHED) from error

@@ -17,10 +17,10 @@ from proxy.cli.serving import (
     announce,
     bind_listener,
     connection_limits,
-    new_event_loop,
     open_trace,
     raise_descriptor_limit,
     record_sinks,
+    serving_loop_factory,
     settle_memory,
     start_log,
 )
@@ -91,6 +91,7 @@ def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
             f"SLUICE_WORKERS={settings.workers}: must be 1 here; what runs beside the gateway "
             "belongs to one process"
         )
+    new_loop = serving_loop_factory(settings)
     with ExitStack() as stack:
         public = stack.enter_context(bind_listener(settings.host, settings.port, "SLUICE_"))
         admin = stack.enter_context(
@@ -103,7 +104,7 @@ def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
         else:
             trace = open_trace(settings, stack)
             serving = _serve(settings, (public, admin), log, trace, companion)
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(serving)
 
 

@@ -10,9 +10,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
-import uvloop
 
 from proxy import __version__
+from proxy.cli.event_loop import loop_factory
 from proxy.cli.soundness import descriptors_needed
 from proxy.config import Settings, settings_table
 from proxy.edge.connection import ConnectionLimits
@@ -27,7 +27,7 @@ from proxy.telemetry.trace_file import TraceFile
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AsyncExitStack, ExitStack
 
     from proxy.edge.records import RecordSink
@@ -104,10 +104,16 @@ def record_sinks(
     return sinks
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    loop = uvloop.new_event_loop()
-    loop.set_exception_handler(log_loop_fault)
-    return loop
+def serving_loop_factory(settings: Settings) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Of loops whose faults are in the log. Raises ClickException where there is none as wanted."""
+    new_loop = loop_factory(settings.event_loop)
+
+    def new_serving_loop() -> asyncio.AbstractEventLoop:
+        loop = new_loop()
+        loop.set_exception_handler(log_loop_fault)
+        return loop
+
+    return new_serving_loop
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
-import uvloop
 
 from proxy.cli.beside import end_with_stdin
+from proxy.cli.event_loop import loop_factory
 from proxy.simulator.faults import TimedFault, parse_fault
 from proxy.simulator.gpu_memory import GIB, GpuMemory
 from proxy.simulator.options import SimulatorOptions
@@ -124,7 +124,7 @@ def sim(host: str, port: int, exit_with_stdin: bool, **chosen: object) -> None:
     if exit_with_stdin:
         end_with_stdin()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve_simulator(options, host, port, _ready(options), print_log_line))
     except PortTakenError as error:
         raise click.ClickException(f"{error}; choose another with --port") from error

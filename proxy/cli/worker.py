@@ -23,9 +23,9 @@ from proxy.app import build
 from proxy.cli.doors import public_door
 from proxy.cli.serving import (
     connection_limits,
-    new_event_loop,
     open_trace,
     record_sinks,
+    serving_loop_factory,
     settle_memory,
     start_log,
 )
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     with ExitStack() as stack:
         log, trace = start_log(settings, stack), open_trace(settings, stack)
         sinks = record_sinks(settings, log, trace, orders.started_at_s, stack)
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=serving_loop_factory(settings)) as runner:
             runner.run(work(orders, sinks, channel, listener))
 
 
@@ -106,6 +106,7 @@ def report_of(application: Application) -> WorkerReport:
         binding_limit=facts.binding_limit(),
         tenants=tuple(facts.tenants()),
         refusals=tuple(map(dict, facts.last_refusals())),
+        sharing=facts.sharing and facts.sharing(),
     )
 
 

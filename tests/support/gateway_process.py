@@ -33,6 +33,8 @@ _PUBLIC = re.compile(r"serves http://[^:\s]+:(\d+)")
 _ADMIN = re.compile(r"health: http://[^:\s]+:(\d+)")
 _START_WITHIN_S = 20.0
 _STOP_WITHIN_S = 20.0
+# To try the tests of processes on another loop than the usual one.
+_EVENT_LOOP = os.environ.get("SLUICE_TEST_EVENT_LOOP", "auto")
 
 
 @dataclass
@@ -137,6 +139,7 @@ async def gateway(
         "SLUICE_HOST": "127.0.0.1",
         "SLUICE_PORT": "0",
         "SLUICE_ADMIN_PORT": "0",
+        "SLUICE_EVENT_LOOP": _EVENT_LOOP,
         **{f"SLUICE_{name.upper()}": str(value) for name, value in settings.items()},
         **(environment or {}),
     }

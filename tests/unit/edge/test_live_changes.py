@@ -41,7 +41,7 @@ class Limits:
 
     def change(self, wanted: Mapping[str, object]) -> list[Change]:
         self.wanted.append(wanted)
-        if wanted.get("seats") == 10:
+        if wanted.get("seats") == 10 or isinstance(wanted.get("seats"), list):
             raise ImpossibleChangeError("SLUICE_SEATS=10: must be less\nand so must others")
         before, self.seats = self.seats, wanted["seats"]
         return [Change("SLUICE_SEATS", before, self.seats)]
