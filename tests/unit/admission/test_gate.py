@@ -37,6 +37,7 @@ class GateInUse:
         self.observer = RecordingObserver()
         self.freed: list[str] = []
         self.elsewhere: Gate | None = None
+        self.staying: set[str] = set()
         self.gate = Gate(
             self.limits,
             max_queue_depth,
@@ -47,7 +48,7 @@ class GateInUse:
             dict.fromkeys(limits, budgets) if budgets else None,
             Roomiest(FirstOfTies()),
             self.freed.append,
-            lambda _: self.elsewhere,
+            lambda request: None if request.tenant in self.staying else self.elsewhere,
         )
         self.decisions: dict[str, Any] = {}
 
@@ -647,6 +648,32 @@ class TestRetries:
 
         run(scenario())
 
+    def test_a_retry_that_is_refused_early_has_used_its_ticket(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=4, e=1)
+            for name in "abcde":
+                use.ask(name)
+            while use.gate.invite_back():
+                pass
+            for _ in range(10):
+                assert use.gate.reject_early(attempt=1).reason is Reason.QUEUE_FULL
+            assert use.gate.reject_early(attempt=1).reason is Reason.RETRY_BUDGET_EXHAUSTED
+
+        run(scenario())
+
+    def test_a_first_try_that_is_refused_early_uses_none(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse(max_queue_depth=4, e=1)
+            for name in "abcde":
+                use.ask(name)
+            while use.gate.invite_back():
+                pass
+            for _ in range(20):
+                assert use.gate.reject_early().reason is Reason.QUEUE_FULL
+            assert use.gate.reject_early(attempt=1).reason is Reason.QUEUE_FULL
+
+        run(scenario())
+
     def test_no_ticket_is_spent_on_those_whom_the_engine_cannot_serve(self) -> None:
         async def scenario() -> None:
             use = GateInUse(e=1)
@@ -734,6 +761,48 @@ class TestPassing:
             use = await self.crowd(wait_s=3.0)
             use.permit("a").complete()
             assert use.waiting("giant", *(f"small {number}" for number in range(10)))
+
+        run(scenario())
+
+    def test_twice_the_time_to_empty_the_engine_is_time_enough(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=5.0)  # 4.4 s are needed
+            use.permit("a").complete()
+            assert use.permit("small 0").seats == 1
+
+        run(scenario())
+
+    def test_as_many_pass_at_once_as_seats_come_free_at_once(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=30.0)
+            use.limits["e"].seats = 6
+            use.gate.limit_changed()
+            assert use.in_flight == 6
+            assert use.waiting("giant", *(f"small {number}" for number in range(2, 10)))
+
+        run(scenario())
+
+    def test_one_that_does_not_fit_either_does_not_pass(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=30.0)
+            for number in range(10):
+                use.decisions.pop(f"small {number}").cancel()
+            use.ask("pair", seats=2, wait_s=99)
+            use.permit("a").complete()
+            assert use.waiting("giant", "pair")
+            use.permit("b").complete()
+            assert use.permit("pair").seats == 2
+
+        run(scenario())
+
+    def test_a_newcomer_that_may_pass_runs_at_once(self) -> None:
+        async def scenario() -> None:
+            use = await self.crowd(wait_s=30.0)
+            for number in range(10):
+                use.decisions.pop(f"small {number}").cancel()
+            use.permit("a").complete()
+            use.ask("small")
+            assert use.permit("small").time_in_queue_s == 0.0
 
         run(scenario())
 
@@ -872,7 +941,193 @@ class TestEarlyRejectionBesideCappedTenants:
         run(scenario())
 
 
+class TestPlacesInAFullQueue:
+    """Tenants and priorities; the only seat is taken by x."""
+
+    def full(self, *waiting: tuple[str, Priority], places: int = 2, cap: int = 9) -> GateInUse:
+        queue = PriorityDiscipline[Waiter](now, tenant_max_in_flight=cap)
+        use = GateInUse(max_queue_depth=places, e=1, queue=queue)
+        use.ask("x")
+        for tenant, priority in waiting:
+            use.decisions[f"{tenant}{len(use.decisions)}"] = self.more(use, tenant, priority)
+        return use
+
+    def more(
+        self, use: GateInUse, tenant: str, priority: Priority = Priority.NORMAL, **more: bool
+    ) -> Permit | Waiter | Rejected:
+        request = AdmissionRequest(1, now() + 5, tenant=tenant, priority=priority, **more)
+        return use.gate.decide(request)
+
+    def test_a_higher_priority_takes_the_place_of_the_newest_of_a_lower(self) -> None:
+        async def scenario() -> None:
+            use = self.full(("a", Priority.NORMAL), ("b", Priority.LOW))
+            assert isinstance(self.more(use, "c", Priority.HIGH), Waiter)
+            assert use.refusal("b2").reason is Reason.QUEUE_FULL
+            assert use.gate.snapshot().queue_depth == 2
+
+        run(scenario())
+
+    def test_a_tenant_with_a_long_line_makes_room_for_another_and_is_told_so(self) -> None:
+        async def scenario() -> None:
+            use = self.full(*[("a", Priority.NORMAL)] * 3, places=3)
+            assert isinstance(self.more(use, "b"), Waiter)
+            assert use.refusal("a3").reason is Reason.TENANT_LIMIT
+            assert not use.decisions["a2"].done()
+
+        run(scenario())
+
+    def test_while_there_are_places_nobody_loses_one(self) -> None:
+        async def scenario() -> None:
+            use = self.full(("a", Priority.NORMAL), ("b", Priority.LOW), places=3)
+            assert isinstance(self.more(use, "c", Priority.HIGH), Waiter)
+            assert not use.decisions["b2"].done()
+
+        run(scenario())
+
+    def test_who_was_admitted_before_takes_nobodys_place(self) -> None:
+        async def scenario() -> None:
+            use = self.full(("a", Priority.NORMAL), ("b", Priority.LOW))
+            again = self.more(use, "c", Priority.HIGH, readmitted=True)
+            assert isinstance(again, Waiter)
+            assert not use.decisions["b2"].done()
+
+        run(scenario())
+
+    def test_where_nobody_may_wait_any_more_no_place_is_to_be_had(self) -> None:
+        async def scenario() -> None:
+            use = self.full(("a", Priority.NORMAL), ("b", Priority.LOW))
+            use.gate.max_queue_depth = 0
+            rejection = self.more(use, "c", Priority.HIGH)
+            assert isinstance(rejection, Rejected)
+            assert rejection.reason is Reason.QUEUE_FULL
+            assert not use.decisions["b2"].done()
+
+        run(scenario())
+
+    def test_who_finds_none_for_its_own_tenants_cap_is_told_so(self) -> None:
+        async def scenario() -> None:
+            use = self.full(("a", Priority.NORMAL), ("b", Priority.NORMAL), cap=1)
+            assert self.more(use, "x").reason is Reason.TENANT_LIMIT
+            assert self.more(use, "c").reason is Reason.QUEUE_FULL
+
+        run(scenario())
+
+    def test_a_tenants_seat_that_was_given_back_is_under_its_cap_again(self) -> None:
+        async def scenario() -> None:
+            use = self.full(cap=1)
+            use.permit("x").complete()
+            assert isinstance(self.more(use, "x"), Permit)
+
+        run(scenario())
+
+    def test_early_it_is_asked_for_one_seat(self) -> None:
+        async def scenario() -> None:
+            queue = PriorityDiscipline[Waiter](now, tenant_max_in_flight=2)
+            use = GateInUse(max_queue_depth=0, e=8, queue=queue)
+            use.ask("a")
+            assert use.gate.reject_early(tenant="a") is None
+            use.ask("a")
+            assert use.gate.reject_early(tenant="a") is not None
+
+        run(scenario())
+
+
+class TestTimes:
+    """Nothing begins at 0."""
+
+    def test_time_in_the_queue_is_counted_from_the_arrival(self) -> None:
+        async def scenario() -> None:
+            await asyncio.sleep(7)
+            use = GateInUse(e=1)
+            for name in "abcd":
+                use.ask(name)
+            heard: list[float] = []
+            use.observer.abandoned = lambda _, seconds: heard.append(seconds)  # type: ignore[method-assign]
+            await asyncio.sleep(2)
+            use.permit("a").complete()
+            assert use.permit("b").time_in_queue_s == 2.0
+            use.decisions["c"].cancel()
+            assert heard == [2.0]
+            await asyncio.sleep(3)
+            assert use.refusal("d").facts.time_in_queue_s == 5.0
+
+        run(scenario())
+
+    def test_a_refusal_says_how_long_one_waited_and_may_still_wait(self) -> None:
+        async def scenario() -> None:
+            await asyncio.sleep(7)
+            use = GateInUse(max_queue_depth=1, e=1)
+            for name in "ab":
+                use.ask(name)
+            await asyncio.sleep(2)
+            for facts in (use.ask("c").facts, use.gate.reject_early(longest_wait_s=5).facts):
+                assert (facts.time_in_queue_s, facts.may_wait_s) == (0.0, 5.0)
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            assert use.refusal("b").facts.may_wait_s == 3.0
+            assert use.ask("d", wait_s=-1).facts.may_wait_s == 0.0
+
+        run(scenario())
+
+
+def test_the_load_is_what_is_taken_and_what_waits_for_each_seat() -> None:
+    async def scenario() -> None:
+        use = GateInUse(e=2)
+        assert use.gate.load == 0.0
+        for name in "abc":
+            use.ask(name)
+        assert use.gate.load == 1.5
+        use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+        assert use.gate.load == math.inf
+
+    run(scenario())
+
+
+def test_seats_that_come_free_here_are_no_news_elsewhere() -> None:
+    async def scenario() -> None:
+        use = GateInUse(e=1, budgets=TokenBudgets(prefill_limit=9))
+        use.ask("a", prompt_tokens=5)
+        use.permit("a").first_byte()
+        use.permit("a").complete()
+        assert use.freed == []
+
+    run(scenario())
+
+
+def test_a_gate_that_winds_up_lets_each_run_where_there_is_room_if_there_is() -> None:
+    async def scenario() -> None:
+        use = GateInUse(a=2, b=5)
+        use.ask("x")
+        use.ask("y", seats=5)
+        use.ask("three", seats=3)
+        use.ask("four", seats=4)
+        use.limits["b"].seats = 8
+        use.gate.wind_up()
+        assert use.permit("three").upstream == "b"
+        assert use.permit("four").seats == 4
+        assert use.waiting()
+
+    run(scenario())
+
+
 class TestUpstreamsThatComeAndGo:
+    def test_one_that_comes_suspended_closes_nothing(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(f=1)
+            other.gate.suspend("f", Reason.UPSTREAM_STALLED)
+            use.gate.add(other.gate.release("f"))
+            assert isinstance(use.ask("a"), Permit)
+
+        run(scenario())
+
+    def test_a_gate_without_an_upstream_stays_closed_when_a_drain_is_taken_back(self) -> None:
+        async def scenario() -> None:
+            use = GateInUse()
+            use.gate.drain()
+            use.gate.undrain()
+            assert use.ask("a").reason is Reason.UPSTREAM_UNAVAILABLE
+
+        run(scenario())
+
     def test_a_gate_without_an_upstream_is_closed_until_one_comes(self) -> None:
         async def scenario() -> None:
             empty, full = GateInUse(), GateInUse(e=1)
@@ -1004,6 +1259,54 @@ class TestWaitingElsewhere:
             use.ask("b")
             use.gate.hand_over()
             assert use.waiting("b")
+
+        run(scenario())
+
+    def test_who_stays_keeps_its_place_before_one_that_has_come_from_elsewhere(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(f=1)
+            for name in ("x", "from elsewhere"):
+                other.ask(name, wait_s=99)
+            await asyncio.sleep(1)
+            for name in ("a", "b"):
+                use.ask(name, wait_s=99)
+            other.elsewhere = use.elsewhere = use.gate
+            other.gate.hand_over()
+            use.gate.hand_over()
+            use.permit("a").complete()
+            assert use.permit("b").time_in_queue_s == 0.0
+
+        run(scenario())
+
+    def test_when_the_head_has_gone_the_next_one_runs_if_it_fits(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=2), GateInUse(f=2)
+            use.ask("a")
+            use.ask("wide", seats=2)
+            use.ask("narrow")
+            use.elsewhere, use.staying = other.gate, {"narrow"}
+            use.gate.hand_over()
+            assert use.permit("wide").upstream == "f"
+            assert use.permit("narrow").upstream == "e"
+
+        run(scenario())
+
+    def test_their_deadline_goes_with_them(self) -> None:
+        async def scenario() -> None:
+            use, other = GateInUse(e=1), GateInUse(f=1)
+            use.elsewhere = other.gate
+            other.ask("x")
+            use.ask("a")
+            use.ask("b", wait_s=5)
+            use.ask("c", wait_s=math.inf)
+            await asyncio.sleep(2)
+            use.gate.suspend("e", Reason.UPSTREAM_STALLED)
+            await asyncio.sleep(2.9)
+            assert other.gate.snapshot().queue_depth == 2
+            await asyncio.sleep(0.2)
+            assert use.refusal("b").reason is Reason.QUEUE_TIMEOUT
+            assert other.observer.of("evicted") == ["b queue_timeout"]
+            assert use.decisions["c"].timer is None
 
         run(scenario())
 
