@@ -202,6 +202,7 @@ def build(
         queue_timeout_s=settings.queue_timeout,
         wall_clock=time.time,
         live=live.values,
+        sharing=_sharing_of(leases),
     )
     public = Gateway(
         local_app=public_app(health),

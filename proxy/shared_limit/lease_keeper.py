@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from proxy.admission.snapshot import NO_DEMAND
 from proxy.shared_limit.leased_limit import LeasedLimit, awake_or_asleep
-from proxy.shared_limit.store import UNSEEN_S, StoreAwayError, StoreRefusedError
+from proxy.shared_limit.store import LEASE_S, UNSEEN_S, StoreAwayError, StoreRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,10 +34,12 @@ _CLOSES_WITHIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SharedState:
-    """For metrics. `gateways`: how many hold a lease, this one included; `age_s`: since the store
-    was last heard, None before it ever was; `leases`: seats by engine."""
+    """For people. `trouble`: what the store was last asked in vain for, None while it answers;
+    `gateways`: how many hold a lease, this one included; `age_s`: since the store was last heard,
+    None before it ever was; `leases`: seats by engine."""
 
     is_store_up: bool
+    trouble: str | None
     gateways: int
     age_s: float | None
     leases: Mapping[str, int]
@@ -68,6 +70,7 @@ class LeaseKeeper:
         self._asked_at = float("-inf")
         self._heard_at: float | None = None
         self._trouble: str | None = "it was not asked yet"
+        self._is_refused = False
         self._task: asyncio.Task[None] | None = None
 
     def lease(self, engine: str, most: int) -> LeasedLimit:
@@ -101,6 +104,7 @@ class LeaseKeeper:
     def state(self) -> SharedState:
         return SharedState(
             is_store_up=self._trouble is None,
+            trouble=self._trouble,
             gateways=len(self._members),
             age_s=None if self._heard_at is None else max(0.0, self._clock() - self._heard_at),
             leases={engine: limit.leased for engine, limit in self._leases.items()},
@@ -175,24 +179,40 @@ class LeaseKeeper:
         if self._trouble is not None:
             _log.info("the store of the shared limit answers, %d gateways", len(members))
         self._trouble = None
+        self._is_refused = False
         self._heard_at = self._clock()
         return has_grown
 
     def _unheard(self, limits: Mapping[str, LeasedLimit], error: Exception) -> None:
+        trouble = f"{error}"
         if isinstance(error, StoreAwayError):
             for limit in limits.values():
                 limit.unheard()
-        self._lost(f"{error}")
+            self._lost(trouble)
+        else:
+            self._refused(trouble)
+        self._trouble = trouble
 
     def _lost(self, trouble: str) -> None:
         if self._trouble is None or (self._heard_at is None and self._trouble != trouble):
-            held = sum(limit.leased for limit in self._leases.values())
             _log.warning(
                 "the store of the shared limit is lost: %s; going on with the %d seats held here",
                 trouble,
-                held,
+                sum(limit.held for limit in self._leases.values()),
             )
-        self._trouble = trouble
+
+    def _refused(self, trouble: str) -> None:
+        """Told also where the store was lost before: from now on it is another matter."""
+        if self._is_refused:
+            return
+        self._is_refused = True
+        _log.error(
+            "the store of the shared limit refuses this gateway: %s; others may be given its %d "
+            "seats, so after %g s without an answer it lets nothing in",
+            trouble,
+            sum(limit.held for limit in self._leases.values()),
+            LEASE_S,
+        )
 
     async def _look_for_the_dead(self, answers: Mapping[str, Granted | None]) -> None:
         overdue = {

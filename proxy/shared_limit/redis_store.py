@@ -19,6 +19,7 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     NoPermissionError,
+    NoScriptError,
     RedisError,
     ResponseError,
 )
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from proxy.shared_limit.store import Renewal
 
 _SCRIPT = Path(__file__).with_name("renew.lua").read_text()
+_LOAD = ("SCRIPT", "LOAD", _SCRIPT)
 _ANSWERS_WITHIN_S = 1.0
 _KEPT_MS = 24 * 3600 * 1000
 _RUN_ID = re.compile(rb"run_id:([0-9a-f]+)")
@@ -112,7 +114,11 @@ class RedisStore:
             try:
                 async with asyncio.timeout(_ANSWERS_WITHIN_S):
                     connection = await self._connected()
-                    return await _answers(connection, commands())
+                    try:
+                        return await _answers(connection, commands())
+                    except NoScriptError:  # somebody has flushed them
+                        await _answers(connection, [_LOAD])
+                        return await _answers(connection, commands())
             except TimeoutError:
                 await self._stay_seen()
                 raise StoreAwayError(f"no answer within {_ANSWERS_WITHIN_S:g} s") from None
@@ -133,9 +139,7 @@ class RedisStore:
         if self._connection is None:
             connection = await self._route.connect()
             try:
-                info, script = await _answers(
-                    connection, [("INFO", "server"), ("SCRIPT", "LOAD", _SCRIPT)]
-                )
+                info, script = await _answers(connection, [("INFO", "server"), _LOAD])
             except BaseException:
                 await connection.disconnect(nowait=True)
                 raise
@@ -175,16 +179,23 @@ async def _answers(connection: AbstractConnection, commands: list[Sequence[Any]]
     await connection.send_packed_command(packed)
     answers: list[Any] = []
     error: RedisError | None = None
-    for _ in commands:
+    for command in commands:
         try:
             answers.append(await connection.read_response(disconnect_on_error=False))
         except (BusyLoadingError, ResponseError) as one:
-            error = one  # the others are read all the same
+            error = _about(command, one)  # the others are read all the same
     if isinstance(error, NoPermissionError) and commands[0][0] == "CLIENT":
         raise _NotPermittedError
     if error is not None:
         raise error
     return answers
+
+
+def _about(command: Sequence[Any], error: RedisError) -> RedisError:
+    """With the key of the leases in it: what stands there may be another program's."""
+    if command[0] != "EVALSHA" or isinstance(error, NoScriptError):
+        return error
+    return type(error)(f"{error} (key {command[3]})")
 
 
 async def _closed(connection: AbstractConnection) -> None:

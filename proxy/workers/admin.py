@@ -89,4 +89,5 @@ def facts_of(roster: Roster, settings: Settings) -> StatusFacts:
         queue_timeout_s=settings.queue_timeout,
         wall_clock=time.time,
         workers=roster.workers,
+        sharing=lambda: together.sharing(roster.reports),
     )

@@ -17,6 +17,7 @@ from proxy.admission.snapshot import (  # noqa: TC001 - msgspec reads the types
 from proxy.edge.engine import EngineState  # noqa: TC001 - as above
 from proxy.telemetry.engine_view import EngineView  # noqa: TC001 - as above
 from proxy.telemetry.families import Family  # noqa: TC001 - as above
+from proxy.telemetry.sharing_view import SharingView  # noqa: TC001 - as above
 from proxy.telemetry.totals import Totals  # noqa: TC001 - as above
 from proxy.vllm.binding_limit import BindingLimit  # noqa: TC001 - as above
 
@@ -34,6 +35,7 @@ class WorkerReport:
     binding_limit: BindingLimit | None
     tenants: tuple[TenantSnapshot, ...]
     refusals: tuple[dict[str, Any], ...]
+    sharing: SharingView | None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.edge.engine import EngineState
+    from proxy.telemetry.sharing_view import SharingView
     from proxy.workers.report import WorkerReport
 
 _MOST_REFUSALS = 50
@@ -119,6 +120,12 @@ def _view(same: Sequence[EngineView]) -> EngineView:
 
 def _most(figures: Iterable[Figure | None]) -> Figure | None:
     return max((figure for figure in figures if figure is not None), default=None)
+
+
+def sharing(reports: Iterable[WorkerReport]) -> SharingView | None:
+    """Of the worker that has most trouble with the store."""
+    seen = [report.sharing for report in reports if report.sharing is not None]
+    return min(seen, key=lambda one: (one.is_store_up, -(one.age_s or 0.0)), default=None)
 
 
 def tenants(reports: Iterable[WorkerReport]) -> list[TenantSnapshot]:

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from proxy.shared_limit.redis_store import RedisStore
-from proxy.shared_limit.store import GRACE_S, Renewal, StoreAwayError, StoreRefusedError
+from proxy.shared_limit.store import GRACE_S, LEASE_S, Renewal, StoreAwayError, StoreRefusedError
 from tests.support.engine_process import free_port, wait_until
 from tests.support.redis_server import RedisServer, running_redis, running_sentinel
 from tests.support.sharing_gateways import Clock, World
@@ -155,6 +155,58 @@ def test_a_server_of_an_unknown_authority_is_not_trusted(
     url = guarded("s%25cret", "127.0.0.1").partition("?")[0]
     with pytest.raises(StoreAwayError, match="certificate verify failed"):
         asyncio.run(renewed_once(f"{url}?ssl_ca_certs={other}"))
+
+
+# What others do to the server ---------------------------------------------------------------------
+
+
+def test_a_server_that_is_back_with_another_password_takes_the_seats_and_gives_them_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_redis(tmp_path) as server:
+
+        async def scenario(world: World) -> None:
+            for gateway in world.gateways:
+                gateway.wait_for(1000)
+            await world.pass_time(1)
+            assert world.taken == LIMIT
+            server.stop()
+            server.arguments = ("--requirepass", "another")
+            server.start()
+            await world.pass_time(LEASE_S + 1)
+            assert [one.limit.seats for one in world.gateways] == [0, 0]
+            assert caplog.text.count("refuses this gateway: Authentication required") == 2
+            server.stop()
+            server.arguments = ()
+            server.start()
+            await world.pass_time(GRACE_S + 1)
+            await seats_move(world)
+
+        in_a_world(server.url, scenario)
+
+
+def test_scripts_that_are_flushed_and_a_key_of_another_program(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "sluice:lease:{team}:engine"
+    with running_redis(tmp_path) as server:
+
+        async def scenario(world: World) -> None:
+            assert server.command("SCRIPT", "FLUSH") == b"+OK\r\n"
+            caplog.clear()
+            await world.pass_time(1)
+            assert caplog.text == "", "nobody is told of what heals by itself"
+            for words in (("RPUSH", key, "x"), ("SET", key, "7")):
+                server.command("DEL", key)
+                server.command(*words)
+                await world.pass_time(10)
+                assert [one.limit.seats for one in world.gateways] == [LIMIT / 2, LIMIT / 2]
+                assert f"(key {key})" in caplog.text
+            server.command("DEL", key)
+            await world.pass_time(GRACE_S + 1)
+            await seats_move(world)
+
+        in_a_world(server.url, scenario)
 
 
 # Sentinel -----------------------------------------------------------------------------------------

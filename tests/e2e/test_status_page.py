@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from playwright.async_api import expect
 
 from tests.support.browser import visit
+from tests.support.engine_process import free_port
 from tests.support.gateway_process import gateway
 from tests.support.raw_client import ask_once, request_bytes
 from tests.support.scripted_upstream import Hold, ScriptedUpstream
@@ -78,6 +79,22 @@ def test_it_shows_a_drain_and_goes_on_with_the_next_gateway() -> None:
             async with gateway(upstream.url, max_in_flight=3, admin_port=port):
                 await expect(verdict).to_contain_text("0 of 3 seats", timeout=WITHIN_MS)
                 await browser.__aexit__(None, None, None)
+
+    asyncio.run(scenario())
+
+
+def test_it_says_why_there_is_no_seat_where_the_store_of_the_limit_is_not_reached() -> None:
+    async def scenario() -> None:
+        nobody = f"redis://127.0.0.1:{free_port()}"
+        async with (
+            ScriptedUpstream() as upstream,
+            gateway(upstream.url, max_in_flight=2, redis_url=nobody) as sluice,
+            visit(f"{sluice.admin_url}/status") as visited,
+        ):
+            verdict = visited.page.get_by_role("status")
+            await expect(verdict).to_contain_text("There is no seat to give out. The store")
+            await expect(verdict).to_contain_text("Error 111")
+            await expect(verdict).to_have_attribute("data-level", "bad")
 
     asyncio.run(scenario())
 

@@ -17,6 +17,8 @@ class FakeRedis:
 
     def __init__(self) -> None:
         self.says: dict[bytes, bytes | None] = {}
+        self.once: dict[bytes, bytes] = {}
+        """As `says`, for the next such command."""
         self.asked: list[list[bytes]] = []
         self.connections = 0
         self.fewest = 0
@@ -38,7 +40,9 @@ class FakeRedis:
             while True:
                 command = await _read_command(reader)
                 self.asked.append(command)
-                answer = self.says.get(command[0], _usual_answer(command))
+                answer = self.once.pop(command[0], None) or self.says.get(
+                    command[0], _usual_answer(command)
+                )
                 if answer is not None:
                     writer.write(answer)
         writer.close()

@@ -10,6 +10,7 @@ from proxy.telemetry.declarations import DURATION_BOUNDS_S
 from proxy.telemetry.engine_view import EngineView
 from proxy.telemetry.families import Family, Figure
 from proxy.telemetry.instruments import Distribution
+from proxy.telemetry.sharing_view import SharingView
 from proxy.telemetry.totals import Totals
 from proxy.vllm.binding_limit import BindingLimit
 from proxy.workers.report import WorkerReport
@@ -60,6 +61,7 @@ def report(**given: Any) -> WorkerReport:  # noqa: ANN401 - any field
         "binding_limit": BindingLimit("max_in_flight", "four seats"),
         "tenants": (),
         "refusals": (),
+        "sharing": SharingView(is_store_up=True, gateways=2, age_s=0.1),
         **given,
     }
     return WorkerReport(**values)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxy.edge.live_changes import LiveValue
     from proxy.edge.status.history import History
     from proxy.telemetry.engine_view import EngineView
+    from proxy.telemetry.sharing_view import SharingView
     from proxy.telemetry.totals import Totals
     from proxy.vllm.binding_limit import BindingLimit
 
@@ -25,6 +26,7 @@ _MOST_TENANTS = 20
 class StatusFacts:
     """Reads, when asked, what the gateway is doing. `wall_clock` gives Unix time.
 
+    `sharing` is there where the limit is shared, and None while there is nobody to ask.
     `binding_limit` is None without an engine; `tenants` are all that have requests in flight or
     waiting. `workers` are shown where the gateway is several processes. `shadow` and
     `queue_timeout_s` are as at the start, and `live` says what has become of them and of others.
@@ -43,6 +45,7 @@ class StatusFacts:
     wall_clock: Callable[[], float]
     workers: Callable[[], Sequence[Mapping[str, Any]]] | None = None
     live: Callable[[], Sequence[LiveValue]] = tuple
+    sharing: Callable[[], SharingView | None] | None = None
 
     def sample(self) -> None:
         """To be called once a second."""
@@ -81,6 +84,7 @@ class StatusFacts:
                 "shed": {reason: n for reason, n in totals.shed_by_reason.items() if n},
             },
             "last_refusals": list(self.last_refusals()),
+            **({} if self.sharing is None else {"store": _store(self.sharing())}),
             **({} if self.workers is None else {"workers": list(self.workers())}),
         }
 
@@ -104,6 +108,17 @@ class StatusFacts:
             }
             for tenant in busiest[:_MOST_TENANTS]
         ]
+
+
+def _store(view: SharingView | None) -> dict[str, Any] | None:
+    if view is None:
+        return None
+    return {
+        "up": view.is_store_up,
+        "trouble": view.trouble,
+        "gateways": view.gateways,
+        "age_s": view.age_s,
+    }
 
 
 def _engine(

@@ -221,6 +221,38 @@ def test_a_store_that_is_there_but_not_for_us_may_give_our_seats_to_others() -> 
     run(scenario())
 
 
+def test_that_a_lost_store_comes_back_and_refuses_us_is_another_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After a restart with another password: `going on` is no longer true."""
+
+    async def scenario() -> None:
+        stand = Stand()
+        await stand.settle()
+        caplog.clear()
+        refusals = ("Authentication required", "max number of clients reached")
+        for error in (StoreAwayError("closed"), *map(StoreRefusedError, refusals)):
+            stand.store.fails_with = error
+            await asyncio.sleep(2)
+            assert stand.keeper.state().trouble == str(error)
+        stand.store.fails_with = StoreAwayError("closed")
+        await asyncio.sleep(2)
+        assert stand.limit.seats == 0
+        stand.store.fails_with = None
+        await asyncio.sleep(1)
+        assert stand.keeper.state().trouble is None
+        await stand.keeper.stop()
+
+    run(scenario())
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == [
+        "the store of the shared limit is lost: closed; going on with the 8 seats held here",
+        (
+            "the store of the shared limit refuses this gateway: Authentication required; others "
+            "may be given its 8 seats, so after 3 s without an answer it lets nothing in"
+        ),
+    ]
+
+
 def test_of_a_store_that_was_never_there_every_new_reason_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -123,6 +123,25 @@ def test_after_any_other_fault_it_begins_with_a_new_connection(answer: bytes) ->
     with_server(scenario)
 
 
+def test_scripts_that_were_flushed_are_no_trouble() -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
+        await store.renew({"engine": RENEWAL})
+        fake.once[b"EVALSHA"] = b"-NOSCRIPT No matching script.\r\n"
+        assert await store.renew({"engine": RENEWAL}) == {"engine": GRANTED}
+        assert fake.opened == 1
+
+    with_server(scenario)
+
+
+def test_an_error_about_the_leases_names_their_key() -> None:
+    async def scenario(fake: FakeRedis, store: RedisStore) -> None:
+        fake.says[b"EVALSHA"] = b"-WRONGTYPE Operation against another kind of value\r\n"
+        with pytest.raises(StoreAwayError, match=r"WRONGTYPE .* \(key sluice:lease:\{team\}:one\)"):
+            await store.renew({"one": RENEWAL})
+
+    with_server(scenario)
+
+
 @pytest.mark.parametrize(
     "answer",
     [

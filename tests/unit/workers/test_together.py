@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from proxy.admission.snapshot import AdmissionSnapshot, TenantSnapshot, UpstreamSnapshot
 from proxy.telemetry.engine_view import EngineView
+from proxy.telemetry.sharing_view import SharingView
 from proxy.workers import together
 from tests.support.worker_reports import DOWN, UP, URL, admission, report, totals
 
@@ -96,3 +97,13 @@ def test_the_newest_refusals_come_first_whoever_refused() -> None:
     shown = together.refusals(reports)
     assert [one["at"] for one in shown[:3]] == [3.0, 2.0, 1.0]
     assert len(shown) == 50
+
+
+def test_of_the_store_the_worker_tells_that_reaches_it_least() -> None:
+    well = SharingView(is_store_up=True, gateways=2, age_s=0.1)
+    late = SharingView(is_store_up=True, gateways=2, age_s=2.0)
+    refused = SharingView(gateways=2, age_s=1.0, trouble="no password")
+    of_each = [report(sharing=one) for one in (well, late, refused)]
+    assert together.sharing(of_each) == refused
+    assert together.sharing(of_each[:2]) == late
+    assert together.sharing([report(sharing=None)]) is None

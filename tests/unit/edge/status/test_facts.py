@@ -4,6 +4,7 @@ import json
 
 from proxy.admission.snapshot import TenantSnapshot
 from proxy.edge.live_changes import LiveValue
+from proxy.telemetry.sharing_view import SharingView
 from tests.support.status_facts import URL, status_facts
 
 
@@ -61,6 +62,18 @@ def test_everything_includes_the_history() -> None:
 def test_workers_are_shown_where_there_are_several() -> None:
     assert "workers" not in status_facts().now()
     assert status_facts(workers=lambda: [{"number": 1}]).now()["workers"] == [{"number": 1}]
+
+
+def test_the_store_of_a_shared_limit_is_shown_where_there_is_one() -> None:
+    assert "store" not in status_facts().now()
+    view = SharingView(gateways=3, age_s=4.5, trouble="Connection refused")
+    assert status_facts(sharing=lambda: view).now()["store"] == {
+        "up": False,
+        "trouble": "Connection refused",
+        "gateways": 3,
+        "age_s": 4.5,
+    }
+    assert status_facts(sharing=lambda: None).now()["store"] is None
 
 
 def test_what_was_changed_is_shown_as_it_is_now_and_was_at_the_start() -> None:
