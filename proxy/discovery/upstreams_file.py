@@ -38,19 +38,18 @@ _NOT_LOOKED_AT = _Stamp(0, 0, 0, 0, 0)
 def load_addresses(path: Path) -> tuple[UpstreamAddress, ...]:
     """The engines that the file names. Raises ValueError with one line that says what is wrong,
     without the path."""
+    return _addresses_in(_content_of(path))
+
+
+def _content_of(path: Path) -> bytes:
+    """The beginning of a file that is too long: more than may be."""
     try:
         if not _ends(path.stat().st_mode):
             raise ValueError("is no regular file")
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        text = content.decode("utf-8-sig")
+            return file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise ValueError("is not UTF-8 text") from None
-    if len(content) > _MOST_BYTES:
-        raise ValueError(f"is longer than {_MOST_BYTES} bytes")
-    return parse_addresses(text)
 
 
 def _ends(mode: int) -> bool:
@@ -59,42 +58,66 @@ def _ends(mode: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
+def _addresses_in(content: bytes) -> tuple[UpstreamAddress, ...]:
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"is longer than {_MOST_BYTES} bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
+    return parse_addresses(text)
+
+
 class UpstreamsFile:
-    """Looks at a file whenever it is asked to. A change counts once the file has looked the same
-    twice: whoever writes it in place may be half-way at the first look."""
+    """Looks at a file whenever it is asked to. What is in it counts once it has been found twice in
+    a row: whoever writes it in place may be half-way at the first look. By its content, and not by
+    when it was written: some programs write the same again and again, and it must count all the
+    same."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read: _Stamp | None = _NOT_LOOKED_AT
-        self._seen: _Stamp | None = _NOT_LOOKED_AT
+        self._seen: bytes | str | None = None
+        self._judged: bytes | str | None = None
         self._problem: str | None = None
 
     def look(self) -> tuple[UpstreamAddress, ...] | None:
-        """The engines that it names, when it has changed; None when there is nothing new.
+        """The engines that it names, when that has changed; None when there is nothing new.
 
         Raises ValueError, once for each change, when it cannot be used; its line does not repeat
         the path. Blocks as long as the file system does.
         """
         stamp = self._stamp()
-        has_settled, self._seen = stamp == self._seen, stamp
-        if not has_settled or (stamp == self._read and self._problem is None):
+        # What cannot be read is tried again at every look: the fault may be the disk's.
+        if stamp == self._read and self._problem is None:
             return None
-        return self._load(stamp)
-
-    def _load(self, stamp: _Stamp | None) -> tuple[UpstreamAddress, ...] | None:
-        is_new = stamp != self._read
+        content = self._content()
+        has_settled, self._seen = content == self._seen, content
+        if not has_settled:
+            return None
         self._read = stamp
+        return self._judge(content)
+
+    def _judge(self, content: bytes | str) -> tuple[UpstreamAddress, ...] | None:
+        is_new, self._judged = content != self._judged, content
+        before, self._problem = self._problem, None
         try:
-            addresses = load_addresses(self.path)
+            if isinstance(content, str):
+                raise ValueError(content)
+            addresses = _addresses_in(content)
         except ValueError as error:
-            # What cannot be read is tried again at every look: the fault may be the disk's.
-            is_new = is_new or str(error) != self._problem
             self._problem = str(error)
             if is_new:
                 raise
             return None
-        self._problem = None
-        return addresses
+        return addresses if is_new or before is not None else None
+
+    def _content(self) -> bytes | str:
+        """Or why there is none."""
+        try:
+            return _content_of(self.path)
+        except ValueError as problem:
+            return str(problem)
 
     def _stamp(self) -> _Stamp | None:
         try:
