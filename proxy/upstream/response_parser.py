@@ -146,7 +146,7 @@ class ResponseParser:
         self._fields.append((name, value.rstrip(_OPTIONAL_WHITESPACE)))
 
     def on_headers_complete(self) -> None:
-        if self.complete:
+        if self.complete or self._violation is not None:  # llhttp reads on behind what we refuse
             return
         status = self._llhttp.get_status_code()
         fields = self._fields
