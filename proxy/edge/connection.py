@@ -296,7 +296,9 @@ class SluiceProtocol(HttpToolsProtocol):
         if unsent == 0 or unsent != self._unsent_bytes or self._may_add_to_unsent:
             self._stalled_since = now
         elif now - self._stalled_since >= limits.write_s:
-            self.transport.abort()
+            # With a reset: what the kernel still holds, and then an orderly end, would pass for the
+            # whole of a body that ends with its connection.
+            self._extensions[CONNECTION_EXTENSION].abort()
         self._unsent_bytes = unsent
 
     @property

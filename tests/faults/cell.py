@@ -1,0 +1,66 @@
+"""Holds what happened in a cell against what is promised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from proxy.telemetry.request_outcome import RequestOutcome
+from tests.faults.matrix import Client, Engine, Fault, Point
+from tests.faults.scene import HOLDERS, SUBJECT
+
+if TYPE_CHECKING:
+    from tests.faults.rules import Cell
+    from tests.faults.scene import Scene
+    from tests.faults.watching_client import Seen
+
+_HAS_LEFT = (Fault.CLIENT_FIN, Fault.CLIENT_RST)
+
+
+async def judge(scene: Scene, cell: Cell, holders: RequestOutcome = RequestOutcome.OK) -> None:
+    """Once the fault has struck, and all that is still to come was let go.
+
+    `holders`: what became of the requests that had the seats, where there were some.
+    """
+    promise, stand = cell.promise, scene.stand
+    if promise.client not in (Client.GONE, Client.RESTING):
+        _same(await scene.client.see(), scene, cell)
+    elif cell.fault not in _HAS_LEFT and promise.client is Client.GONE:
+        await scene.client.until(lambda: scene.client.is_over, "the end of its connection")
+        assert (await scene.client.see()).client in (Client.CLOSED, Client.BROKEN)
+    expected = Counter({RequestOutcome.OK.value: scene.served_beside})
+    if promise.outcome is not None:
+        expected[promise.outcome] += 1
+    if cell.point is Point.QUEUED:
+        expected[holders] += len(HOLDERS)
+    await stand.until_ended(expected.total())
+    await scene.leave()
+    await stand.nothing_is_left()
+    await stand.engine.until(lambda: stand.engine.inflight == 0)
+    counted = stand.counted()
+    assert counted == +expected, f"counted {counted}, not {expected}"
+    _engine_saw(scene, promise.engine)
+    await stand.capacity_is_exact()
+    await stand.no_socket_is_left()
+
+
+def _same(seen: Seen, scene: Scene, cell: Cell) -> None:
+    promise = cell.promise
+    assert seen.client is promise.client, seen
+    assert seen.status == promise.status, seen
+    match seen.client:
+        case Client.WHOLE:
+            assert seen.body == scene.said.body
+        case Client.REFUSED:
+            assert seen.code == promise.code
+        case Client.BROKEN:
+            assert b"[DONE]" not in seen.body or cell.point is Point.LAST
+            assert seen.code == (promise.code if cell.stream else "")
+
+
+def _engine_saw(scene: Scene, expected: Engine) -> None:
+    seen = scene.stand.engine.seen_by(SUBJECT)
+    asked = {Engine.NOTHING: 0, Engine.TWICE: 2}.get(expected, 1)
+    assert len(seen) == asked, f"the engine was asked {len(seen)} times"
+    for request in seen:
+        assert request.aborted is (expected is Engine.ABORTED), request

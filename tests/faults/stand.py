@@ -1,0 +1,171 @@
+"""A gateway, an engine, and what must be true again after every fault."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.faults.gateway_thread import AT_REST, GatewayThread, Held
+from tests.faults.scripted_engine import MatrixEngine
+from tests.faults.watching_client import WatchingClient
+from tests.support.raw_client import request_bytes
+from tests.support.scripted_upstream import Hold, json_answer
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
+
+SEATS = 2
+_PLACES = 4
+_WITHIN_S = 3.0
+# A permit that there are two of lets a request through at once; this is for it to arrive.
+_ARRIVAL_S = 0.005
+
+PATIENT = {
+    "connect_timeout": 5,
+    "first_byte_timeout": 5,
+    "idle_timeout": 5,
+    "body_timeout": 5,
+    "queue_timeout": 5,
+    "write_timeout": 0.3,
+}
+HASTY = PATIENT | {"connect_timeout": 0.3, "first_byte_timeout": 0.3, "idle_timeout": 0.3}
+
+
+class Stand:
+    """Runs scenarios one after the other on one gateway. After one that failed all is made anew."""
+
+    def __init__(self, runner: asyncio.Runner, settings: Mapping[str, Any]) -> None:
+        self._runner = runner
+        self._settings = settings
+        self._exits: ExitStack | None = None
+        self.gateway: GatewayThread
+        self.engine: MatrixEngine
+
+    @property
+    def port(self) -> int:
+        return self.gateway.port
+
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        try:
+            self._runner.run(self._run(scenario))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._exits is not None:
+            exits, self._exits = self._exits, None
+            exits.close()
+            self._runner.run(self.engine.__aexit__(None, None, None))
+
+    async def _run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        if self._exits is None:
+            await self._start()
+        self.engine.forget()
+        self.engine.handler = json_answer()
+        self.engine.greet = None
+        self.counted_before = self.gateway.outcomes()
+        await scenario
+        assert not self.gateway.loop_failures, self.gateway.loop_failures
+
+    async def _start(self) -> None:
+        self.engine = await MatrixEngine(behind_gateway=True).__aenter__()
+        settings = {
+            "upstream_urls": self.engine.url,
+            "max_in_flight": SEATS,
+            "max_queue_depth": _PLACES,
+            **PATIENT,
+            **self._settings,
+        }
+        self._exits = ExitStack()
+        self.gateway = self._exits.enter_context(GatewayThread(settings))
+        gc.collect()
+        self._sockets_at_rest = _sockets()
+
+    def counted(self) -> Counter[str]:
+        """The outcomes since the scenario began."""
+        return self.gateway.outcomes() - self.counted_before
+
+    async def until(self, holds: Callable[[Held], bool], within_s: float = _WITHIN_S) -> None:
+        """Waits for a state of the gateway; fails with what it holds instead."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while not holds(held := self.gateway.held()):
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError(f"not within {within_s:g} s: {held}")
+            await asyncio.sleep(0.001)
+
+    async def until_ended(self, requests: int) -> None:
+        """Waits until so many requests of the scenario have been counted."""
+        deadline = asyncio.get_running_loop().time() + _WITHIN_S
+        while (counted := self.counted()).total() < requests:
+            assert asyncio.get_running_loop().time() < deadline, f"only {counted} have ended"
+            await asyncio.sleep(0.005)
+
+    async def forget_connections(self) -> None:
+        """The engine closes those that rest in the pool: the next request gets a fresh one."""
+        self.engine.close_idle()
+        await self.engine.until(lambda: self.engine.connections_open == 0)
+        await self.until(lambda held: held.busy_engine_connections == 0)
+
+    async def nothing_is_left(self) -> None:
+        """No seat, place, task, timer, connection of a client, or busy one of the engine."""
+        await self.until(lambda held: held == AT_REST)
+
+    async def capacity_is_exact(self) -> None:
+        """As many as there are seats get in at once, and one more waits until one comes free."""
+        self.engine.handler = hold = Hold(start=True)
+        clients = [await WatchingClient.connect(self.port) for _ in range(SEATS + 1)]
+        try:
+            for client in clients[:SEATS]:
+                client.send(request_bytes())
+            await self._all_seats_are_given()
+            clients[SEATS].send(request_bytes())
+            await self.until(lambda held: held.queue_depth == 1)
+            await asyncio.sleep(_ARRIVAL_S)
+            assert self.engine.inflight == SEATS, f"a permit too many: {self.engine!r}"
+            hold.release()
+            for client in clients:
+                seen = await client.see()
+                assert (seen.status, seen.code) == (200, ""), seen
+        finally:
+            hold.release()
+            for client in clients:
+                client.fin()
+        await self.nothing_is_left()
+
+    async def _all_seats_are_given(self) -> None:
+        try:
+            await self.engine.until(lambda: self.engine.inflight == SEATS, _WITHIN_S)
+        except AssertionError as late:
+            raise AssertionError(f"a permit was lost: {self.engine!r}") from late
+
+    async def no_socket_is_left(self) -> None:
+        """In the process there are, beside those at the start, the two ends of each connection
+        between gateway and engine."""
+        deadline = asyncio.get_running_loop().time() + _WITHIN_S
+        while left := _sockets() - self._sockets_at_rest - 2 * self.engine.connections_open:
+            assert asyncio.get_running_loop().time() < deadline, f"{left} sockets left"
+            await asyncio.sleep(0.002)
+
+
+def _sockets() -> int:
+    """How many this process has open."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed while we looked
+            found += str(descriptor.readlink()).startswith("socket:")
+    return found
+
+
+@contextmanager
+def standing(**settings: object) -> Iterator[Stand]:
+    with asyncio.Runner() as runner:
+        stand = Stand(runner, settings)
+        try:
+            yield stand
+        finally:
+            stand.close()
