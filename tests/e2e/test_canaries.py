@@ -75,6 +75,7 @@ UNREADABLE = (
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 ENGINE_FAULTS = (
+    raw_answer(b"HTTP/1.1 500 No\r\nSet-Cookie: %b\r\nContent-Length: 0\r\n\r\n" % SAID),
     raw_answer(b"%b %b\r\n\r\n" % (SAID, SAID), "close"),
     raw_answer(b"HTTP/1.1 200 OK\r\n%b\r\n\r\n" % SAID, "close"),
     raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\n" % SAID, "close"),
