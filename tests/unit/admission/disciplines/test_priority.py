@@ -9,6 +9,7 @@ import pytest
 
 from proxy.admission.disciplines.priority import REMEMBERED_TENANTS, PriorityDiscipline
 from proxy.admission.request import Priority
+from proxy.admission.snapshot import TenantSnapshot
 from tests.support.queued import QueuedStub
 
 HIGH, NORMAL, LOW = Priority
@@ -139,7 +140,101 @@ def test_time_in_which_nobody_waits_does_not_count() -> None:
     assert queue.granted(2) == "ab"
 
 
+def test_between_two_contests_no_time_passes_for_those_who_hold_seats() -> None:
+    queue = Queue()
+    queue.run("a")
+    queue.now_s = 10_000.0
+    queue.join("x")
+    queue.run("b")
+    for tenant in "ab":
+        queue.join(tenant)
+    assert queue.granted(3) == "xab"
+
+
+def test_what_was_held_in_one_contest_counts_in_the_next() -> None:
+    queue = Queue()
+    queue.run("a")
+    queue.now_s = 50.0
+    other = queue.join("x")
+    two = queue.run("b", width=2)
+    queue.now_s = 100.0
+    queue.give_back(two)  # 100 seat-seconds for b; 50 for a, which holds its seat on
+    queue.discipline.remove(other)
+    queue.now_s = 1000.0
+    for tenant in "xba":
+        queue.join(tenant)
+    assert queue.granted(3) == "xab"
+
+
+def test_who_has_held_a_seat_for_longer_while_others_waited_goes_later() -> None:
+    queue = Queue()
+    queue.join("x")
+    queue.run("a")
+    queue.now_s = 90.0
+    queue.run("b")
+    queue.now_s = 100.0
+    for tenant in "ab":
+        queue.join(tenant)
+    assert queue.granted(3) == "xba"
+
+
+def test_what_was_granted_while_nobody_waited_sets_nobody_back() -> None:
+    queue = Queue()
+    running = [queue.run(tenant) for tenant in "ad"]
+    other = queue.join("x")
+    queue.now_s = 50.0
+    queue.give_back(running[1])
+    queue.now_s = 100.0
+    queue.discipline.remove(other)
+    queue.run("a")
+    for tenant in "xdc":
+        queue.join(tenant)
+    assert queue.granted(3) == "xcd"
+
+
+def test_who_comes_again_does_not_lose_its_place_among_equals() -> None:
+    queue = Queue()
+    for tenant in "aba":
+        queue.join(tenant)
+    assert queue.granted(2) == "ab"
+
+
+def test_whose_first_one_leaves_does_not_lose_its_place_among_equals() -> None:
+    queue = Queue()
+    first = queue.join("a")
+    for tenant in "ab":
+        queue.join(tenant)
+    queue.discipline.remove(first)
+    assert queue.granted(2) == "ab"
+
+
+def test_the_head_stays_when_one_behind_it_leaves() -> None:
+    queue = Queue()
+    queue.run("a")
+    wide = queue.join("a", width=4)
+    assert queue.discipline.head() is wide
+    behind = queue.join("a")
+    queue.join("b")
+    queue.discipline.remove(behind)
+    assert queue.discipline.head() is wide
+
+
 # Caps
+
+
+def test_below_a_cap_too_whoever_held_a_seat_for_longer_goes_later() -> None:
+    queue = Queue(cap=3)
+    queue.join("x")
+    queue.run("a")
+    first = queue.join("a")
+    queue.join("a")
+    queue.now_s = 90.0
+    queue.run("b")
+    queue.now_s = 95.0
+    queue.join("b")
+    queue.now_s = 100.0
+    queue.discipline.remove(first)
+    assert queue.granted(3) == "xba"
 
 
 def test_a_tenant_at_its_cap_is_passed_over_and_stays_in_the_queue() -> None:
@@ -219,6 +314,17 @@ def test_time_at_the_cap_is_not_saved_up() -> None:
 
 
 # The trickle
+
+
+def test_nobody_is_behind_a_lower_priority_whose_turn_it_was_and_that_has_left() -> None:
+    queue = Queue(cap=1, trickle_share=0.5)
+    queue.run("x")
+    queue.join("x")
+    low = queue.join("l", LOW)
+    queue.run("h", HIGH)
+    assert not queue.discipline.may_run(a_request("a").request)
+    queue.discipline.remove(low)
+    assert queue.discipline.may_run(a_request("a").request)
 
 
 def test_one_seat_in_twenty_goes_to_a_lower_priority_that_waits_too() -> None:
@@ -336,6 +442,34 @@ def test_a_newcomer_whose_tenant_would_queue_for_as_much_finds_no_room() -> None
     assert queue.discipline.yields_to(a_request("c", width=2).request) is None
 
 
+def test_a_heavy_tenant_may_queue_for_more_before_it_makes_room() -> None:
+    queue = Queue(weights={"a": 3.0})
+    for _ in range(5):
+        queue.join("a")
+    assert queue.discipline.yields_to(a_request("c", width=2).request) is None
+    assert queue.discipline.yields_to(a_request("c").request) is not None
+
+
+@pytest.mark.parametrize("has_waited", [False, True])
+def test_the_only_tenant_that_waits_makes_room_for_another(has_waited: bool) -> None:
+    queue = Queue()
+    if has_waited:
+        queue.discipline.remove(queue.join("b"))
+    queue.join("a")
+    newest = queue.join("a")
+    assert queue.discipline.yields_to(a_request("b").request) is newest
+    assert queue.discipline.yields_to(a_request("a").request) is None
+
+
+def test_those_behind_the_one_that_is_next_make_room_as_others_do() -> None:
+    queue = Queue()
+    for tenant in "aab":
+        newest = queue.join(tenant)
+    assert queue.discipline.head() is not None
+    newest = queue.join("a")
+    assert queue.discipline.yields_to(a_request("c").request) is newest
+
+
 def test_a_wide_request_that_is_next_does_not_make_room() -> None:
     queue = Queue()
     wide = queue.join("a", width=8)
@@ -383,6 +517,17 @@ def test_a_heavy_tenant_sees_less_ahead_of_it() -> None:
     for _ in range(7):
         queue.join("a")
     assert queue.discipline.seats_ahead(a_request("a").request) == 9  # its 7, 2 of the others
+    queue.join("a")
+    assert queue.discipline.seats_ahead(a_request("a").request) == 11  # 8, and 2.25 of them
+
+
+def test_of_equals_as_many_are_ahead_as_get_a_seat_for_each_of_ones_own() -> None:
+    queue = Queue()
+    for _ in range(100):
+        queue.join("flood")
+    for _ in range(7):
+        queue.join("a")
+    assert queue.discipline.seats_ahead(a_request("a").request) == 15
 
 
 def test_whoever_waits_below_a_cap_is_ahead_of_nobody() -> None:
@@ -415,6 +560,33 @@ def test_names_that_come_and_go_are_forgotten() -> None:
         queue.give_back(queue.run(name))
     assert len(queue.discipline._tenants) == REMEMBERED_TENANTS
     assert len(queue.discipline._idle) == REMEMBERED_TENANTS
+
+
+def test_those_who_have_been_away_longest_are_forgotten_first() -> None:
+    queue = Queue()
+    for number in range(REMEMBERED_TENANTS + 1):
+        queue.give_back(queue.run(str(number)))
+    assert "0" not in queue.discipline._tenants
+    assert str(REMEMBERED_TENANTS) in queue.discipline._tenants
+
+
+def test_who_runs_or_waits_is_counted_and_shown_and_nobody_else() -> None:
+    queue = Queue(weights={"a": 2.0})
+    assert (queue.discipline.active_tenants, queue.discipline.tenants()) == (0, [])
+    first, second = queue.run("a"), queue.run("a")
+    waiter = queue.join("a")
+    queue.join("b")
+    queue.give_back(queue.run("c"))
+    assert queue.discipline.active_tenants == 2
+    queue.discipline.remove(waiter)
+    queue.give_back(first)
+    assert queue.discipline.active_tenants == 2
+    shown = [TenantSnapshot("a", 1, 0, 2.0), TenantSnapshot("b", 0, 1, 1.0)]
+    assert queue.discipline.tenants() == shown
+    queue.give_back(second)
+    assert queue.discipline.active_tenants == 1
+    queue.run("a")
+    assert queue.discipline.active_tenants == 2
 
 
 def test_who_waits_or_runs_is_not_forgotten() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from proxy.admission.fairness.max_min import ADVANCE_S, LONGEST_DEBT, Contender, MaxMin, Tenant
@@ -17,6 +19,13 @@ class Stand:
         }
         for name in weights:
             self.join(name)
+
+    def add(self, name: str, weight: float, used: float = 0.0) -> Contender[str]:
+        """One more, who queues for a seat; `used` is what its tenant had before."""
+        contender = self.contenders[name] = Contender(Tenant[str](weight, priorities=1), name)
+        contender.tenant.used = used
+        self.join(name)
+        return contender
 
     def join(self, name: str, seats: int = 1) -> None:
         self.fairness.joined(self.contenders[name], seats)
@@ -136,8 +145,9 @@ def test_a_newcomer_is_level_with_those_who_were_there_and_saves_nothing_up() ->
     assert stand.grants(6) == "bbbbba"  # level in seats, no compensation for 10,000 s
 
 
-def test_debts_are_bounded() -> None:
-    stand = Stand(a=1, b=1)
+@pytest.mark.parametrize("weight", [1.0, 4.0])
+def test_debts_are_bounded(weight: float) -> None:
+    stand = Stand(a=weight, b=weight)
     stand.grants(2)
     stand.change("a", 99)
     stand.now_s = 10_000.0
@@ -148,6 +158,8 @@ def test_debts_are_bounded() -> None:
     stand.now_s += 2 * ADVANCE_S + 1
     stand.change("b", 0)
     assert stand.grant() == "a"
+    stand.add("c", weight)
+    assert "c" in stand.grants(3), "nobody else pays for what a was forgiven"
 
 
 def test_what_they_weigh_and_queue_for_is_that_of_those_who_compete() -> None:
@@ -246,3 +258,125 @@ def test_what_the_only_one_has_got_meanwhile_counts_when_another_comes() -> None
     stand.join("b")
     stand.join("a")
     assert stand.grants(5) == "aaaaa"
+
+
+def rank_of(contender: Contender[str]) -> float:
+    """K, by the formula at the top of the file."""
+    tenant = contender.tenant
+    held = tenant.in_flight / tenant.weight
+    return tenant.used + contender.head_start + ADVANCE_S * held
+
+
+def test_whoever_begins_to_compete_is_level_with_the_one_last_granted_whatever_it_weighs() -> None:
+    stand = Stand(a=1.0)
+    stand.contenders["a"].tenant.used = 500.0
+    stand.grant()
+    for weight, used in ((1.0, 0.0), (2.0, 0.0), (2.0, 499.5)):
+        newcomer = Contender(Tenant[str](weight, priorities=1), "new")
+        newcomer.tenant.used, newcomer.tenant.in_flight = used, 2
+        stand.fairness.rank(newcomer)
+        assert rank_of(newcomer) == max(500.0, used + 2 * ADVANCE_S / weight)
+        stand.fairness.withdraw(newcomer)
+        newcomer.tenant.in_flight = 0
+        stand.fairness.rank(newcomer)
+        assert rank_of(newcomer) == 500.0, "what it was given before counts"
+
+
+def test_who_was_granted_without_having_waited_saves_nothing_up_for_others() -> None:
+    stand = Stand(a=1.0, b=1.0)
+    for name in "ab":
+        stand.contenders[name].tenant.used = 500.0
+        stand.rank(name)
+    stand.grants(2)
+    stand.fairness.granted(Contender(Tenant[str](1.0, priorities=1), "at once"))
+    assert rank_of(stand.add("c", 1.0)) == 500.0
+
+
+def test_who_gave_seats_back_goes_first_until_it_has_caught_up() -> None:
+    stand = Stand(a=1.0, b=1.0)
+    stand.change("a", 10)
+    stand.contenders["b"].tenant.used = 299.0
+    stand.rank("b")
+    assert stand.grant() == "b"
+    stand.change("a", -10)
+    assert stand.grants(3) == "aaa"
+
+
+def test_in_the_first_contest_counts_what_was_used_before_it() -> None:
+    stand = Stand()
+    stand.add("b", 1.0, used=0.5)
+    stand.add("a", 1.0)
+    assert stand.next == "a"
+
+
+def test_no_rounding_is_left_over_when_nobody_competes() -> None:
+    stand = Stand(a=0.1, b=0.2)
+    assert stand.fairness.competing_weight == pytest.approx(0.3)
+    stand.leave("a")
+    assert stand.fairness.competing_weight == pytest.approx(0.2)
+    stand.leave("b")
+    assert stand.fairness.competing_weight == 0.0
+
+
+def test_who_queues_without_competing_makes_room_until_it_has_left() -> None:
+    stand = Stand()
+    capped = Contender(Tenant[str](1.0, priorities=1), "capped")
+    stand.fairness.joined(capped, 1)
+    assert stand.fairness.queueing == 1
+    assert stand.fairness.longest() is capped
+    stand.fairness.left(capped, 1)
+    assert stand.fairness.queueing == 0
+    assert stand.fairness.longest() is None
+
+
+def something_happens(stand: Stand, rng: random.Random) -> None:
+    name = rng.choice(list(stand.contenders))
+    contender = stand.contenders[name]
+    match rng.randrange(6):
+        case 0 | 1:
+            stand.join(name, rng.randint(1, 9))
+        case 2 if contender.queued_seats > 1:
+            stand.fairness.left(contender, rng.randint(1, contender.queued_seats - 1))
+        case 3 if contender.queued_seats:
+            stand.leave(name)
+        case 4 if contender.tenant.in_flight:
+            stand.change(name, -1)
+        case 5 if stand.next is not None:
+            stand.grant(rng.randint(1, 3))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_among_many_who_come_and_go_the_least_rank_is_next(seed: int) -> None:
+    rng = random.Random(seed)
+    stand = Stand(**{f"t{number}": rng.choice((0.5, 1.0, 3.0)) for number in range(12)})
+    for _ in range(1500):
+        stand.now_s += rng.random()
+        something_happens(stand, rng)
+        competing = [one for one in stand.contenders.values() if one.turn]
+        weight = sum(one.tenant.weight for one in competing)
+        assert stand.fairness.competing_weight == pytest.approx(weight)
+        chosen, second = stand.fairness.next(), stand.fairness.runner_up()
+        if second is not None:
+            others = [rank_of(one) for one in competing if one is not chosen]
+            assert rank_of(second) == pytest.approx(min(others))
+        if chosen is not None:
+            stand.fairness.choose_again(chosen)
+            first = stand.fairness.next()
+            assert first is not None
+            assert rank_of(first) == pytest.approx(min(map(rank_of, competing)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_among_many_who_come_and_go_the_longest_makes_room(seed: int) -> None:
+    rng = random.Random(seed)
+    stand = Stand(**{f"t{number}": rng.choice((0.5, 1.0, 3.0)) for number in range(12)})
+    for _ in range(1500):
+        something_happens(stand, rng)
+        queueing = [one for one in stand.contenders.values() if one.queued_seats]
+        assert stand.fairness.queueing == len(queueing)
+        if rng.random() < 0.5:
+            longest = stand.fairness.longest()
+            assert (longest is None) == (not queueing)
+            if longest is not None:
+                per_weight = [one.queued_seats / one.tenant.weight for one in queueing]
+                assert longest.queued_seats / longest.tenant.weight == max(per_weight)
