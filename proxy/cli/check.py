@@ -18,7 +18,7 @@ from rich.text import Text
 from proxy.cli.engine_addresses import engine_addresses
 from proxy.cli.settings_options import COMMON_SETTINGS, settings_options
 from proxy.cli.soundness import Machine, Verdict, judge, limits_of, model_length
-from proxy.config import Settings, SettingsError, load_settings, settings_table
+from proxy.config import SECRETS, Settings, SettingsError, load_settings, settings_table
 from proxy.discovery.resolver import SystemResolver
 from proxy.vllm.inspection import EngineReport, inspect_engine
 
@@ -102,7 +102,7 @@ def as_object(
     settings: Settings, engines: Mapping[str, EngineReport], verdict: Verdict
 ) -> dict[str, Any]:
     """The object of `--json`, as docs/settings.md describes it."""
-    values = settings.model_dump(mode="json", exclude={"api_keys", "upstream_api_key", "redis_url"})
+    values = settings.model_dump(mode="json", exclude=set(SECRETS))
     masked = {row.variable: row.value or None for row in settings_table(settings)}
     return {
         "sound": verdict.sound,

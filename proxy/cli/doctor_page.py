@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from proxy.telemetry.redaction import redact
 from proxy.vllm.doctor.evidence import Pattern, Phase
 from proxy.vllm.doctor.sizes import readable
 
@@ -84,7 +85,8 @@ def as_object(diagnosis: Diagnosis, unreadable: Mapping[str, str]) -> dict[str, 
         "cause": diagnosis.cause,
         "ranks": [_rank_object(rank) for rank in diagnosis.ranks],
         "evidence": [
-            {"file": line.file, "line": line.line, "text": line.text} for line in diagnosis.evidence
+            {"file": line.file, "line": line.line, "text": redact(line.text)}
+            for line in diagnosis.evidence
         ],
         "advice": [
             {"set": step.set, "value": step.value, "why": step.why, "costs": step.costs}
@@ -147,7 +149,9 @@ def _card(rank: RankMemory) -> str:
 
 
 def _evidence(line: EvidenceLine) -> Text:
-    return Text.assemble("  ", (f"{line.file}:{line.line}", "cyan"), f"  {line.text.strip()}")
+    return Text.assemble(
+        "  ", (f"{line.file}:{line.line}", "cyan"), f"  {redact(line.text).strip()}"
+    )
 
 
 def _steps(console: Console, advice: Iterable[Advice]) -> Iterable[Text]:

@@ -14,6 +14,7 @@ from proxy.cli import check as check_module
 from proxy.cli.check import this_machine
 from proxy.cli.main import sluice
 from proxy.cli.soundness import Machine
+from proxy.config import SECRETS, variable_name
 from proxy.settings import Settings
 from proxy.vllm.inspection import EngineReport, ServedModel
 
@@ -250,10 +251,34 @@ def test_warnings_are_counted_beside_the_verdict(monkeypatch: pytest.MonkeyPatch
 def test_no_page_shows_a_key(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
     monkeypatch.setenv("SLUICE_API_KEYS", "team:canary-client-key")
     monkeypatch.setenv("SLUICE_UPSTREAM_API_KEY", "canary-engine-key")
+    monkeypatch.setenv("SLUICE_ADMIN_TOKEN", "canary-of-operators")
+    monkeypatch.setenv("SLUICE_REDIS_URL", "redis://canary-user:canary-password@store:6379/0")
     result = check(*arguments)
     assert result.exit_code == 0
     assert "canary" not in result.output
     assert "***" in result.output
+
+
+BAD_SECRETS = {
+    "SLUICE_API_KEYS": "team:canary key",
+    "SLUICE_UPSTREAM_API_KEY": "canary key",
+    "SLUICE_ADMIN_TOKEN": "canary",
+    "SLUICE_REDIS_URL": "redis://:canary/canary@store",
+}
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+@pytest.mark.parametrize("variable", sorted(SECRETS))
+def test_a_secret_that_is_wrong_is_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, variable: str, arguments: tuple[str, ...]
+) -> None:
+    name = variable_name(variable)
+    monkeypatch.setenv(name, BAD_SECRETS[name])
+    result = check(*arguments)
+    assert result.exit_code == 2
+    assert name in result.output
+    assert "canary" not in result.output
 
 
 @pytest.mark.usefixtures("engine")

@@ -51,6 +51,18 @@ def answering(monkeypatch: pytest.MonkeyPatch, oom: bool | None) -> list[Finding
     return asked
 
 
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_a_key_in_the_log_is_not_on_the_page(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text(
+        "torch.OutOfMemoryError: CUDA out of memory. api_key='canary', --api-key: canary\n"
+    )
+    result = doctor(*arguments, str(log))
+    assert result.exit_code == 3
+    assert "OutOfMemoryError" in result.stdout
+    assert "canary" not in result.stdout
+
+
 @pytest.mark.parametrize(("oom", "code"), [(False, 0), (True, 3), (None, 4)])
 def test_the_exit_code_is_the_answer(
     monkeypatch: pytest.MonkeyPatch, spike: str, oom: bool | None, code: int
