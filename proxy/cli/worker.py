@@ -29,6 +29,7 @@ from proxy.cli.serving import (
     settle_memory,
     start_log,
 )
+from proxy.edge.listening_socket import ListeningSocket
 from proxy.edge.server import Server
 from proxy.telemetry.last_resort import print_uncaught
 from proxy.workers.channel import WorkerEnd
@@ -47,7 +48,8 @@ def main(arguments: Sequence[str]) -> None:
         orders = Orders.read(sys.stdin.buffer.read())
     except msgspec.DecodeError:
         raise TypeError("a worker is started by its gateway, not by hand") from None
-    channel, listener = (socket.socket(fileno=int(number)) for number in arguments)
+    channel = socket.socket(fileno=int(arguments[0]))
+    listener = ListeningSocket(fileno=int(arguments[1]))
     settings = orders.settings
     with ExitStack() as stack:
         log, trace = start_log(settings, stack), open_trace(settings, stack)

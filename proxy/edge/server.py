@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.edge.listeners import listening
+from proxy.edge.listening_socket import ListeningSocket
 from proxy.edge.stop_signal import exit_at_once, stop_signal
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def bind(address: Address) -> socket.socket:
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with contextlib.ExitStack() as stack:
-            bound = stack.enter_context(socket.socket(family, kind, proto))
+            bound = stack.enter_context(ListeningSocket(family, kind, proto))
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(where)
             stack.pop_all()

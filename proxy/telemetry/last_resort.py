@@ -37,13 +37,17 @@ def faults_in_the_log() -> Iterator[None]:
 def log_loop_fault(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """An exception handler for event loops. What is said of a fault ends where values begin."""
     said = str(context.get("message", "")).partition(" in callback")[0].partition("<")[0].strip()
+    error = context.get("exception")
+    if "socket" in context and isinstance(error, OSError):  # a listener's, not a fault of ours
+        _log.warning("%s: %s", said, error.strerror)
+        return
     task = context.get("task") or context.get("future")
     name = getattr(task, "get_name", str)()
     _log.error(
         "%s%s",
         said or "A fault in the event loop",
         f" ({name})" if name else "",
-        exc_info=context.get("exception"),
+        exc_info=error,
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 import threading
 
@@ -46,6 +47,19 @@ def test_a_fault_in_the_event_loop_is_told_without_anybodys_data(
         "Task exception was never retrieved (a task)",
     ]
     assert sum(record.exc_info is not None for record in caplog.records) == 2
+
+
+def test_a_listener_without_descriptors_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    said = {
+        "message": "socket.accept() out of system resource",
+        "exception": OSError(errno.EMFILE, "Too many open files"),
+        "socket": None,
+    }
+    with asyncio.Runner() as runner:
+        log_loop_fault(runner.get_loop(), said)
+    (record,) = caplog.records
+    assert record.getMessage() == "socket.accept() out of system resource: Too many open files"
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
 
 
 def test_a_thread_that_ends_by_a_fault_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
