@@ -145,7 +145,7 @@ async def stop_reading(wire: Wire, rng: random.Random) -> None:
     slow = await connect(wire.port, receive_buffer=4096)
     slow.transport.write(asked.large_answer())
     slow.transport.pause_reading()
-    await asyncio.sleep(rng.uniform(2, 15))
+    await asyncio.sleep(rng.uniform(1, 6))
     slow.reset()
 
 

@@ -19,6 +19,7 @@ class Plan:
     pause_s: tuple[float, float] = (2.0, 12.0)
     troubles_last_s: tuple[float, float] = (1.0, 8.0)
     troubles_pause_s: tuple[float, float] = (4.0, 16.0)
+    margin_s: float = 3.0
     rehearsal_s: float = 4.0
     step_ms: int = 40
     seed: int = 8
@@ -32,7 +33,7 @@ class Plan:
             "queue_timeout": 2,
             # Also for the first request of a connection to begin: longer than a client's pause,
             # or it would send in the very moment in which the gateway gives it up.
-            "body_timeout": self.pause_s[1] + 3,
+            "body_timeout": self.pause_s[1] + self.margin_s,
             "write_timeout": 3,
             "first_byte_timeout": 6,
             "idle_timeout": 3,
@@ -53,13 +54,14 @@ class Plan:
 
 # The same in little, for CI. Everything happens, but memory cannot be judged.
 SHORT = Plan(
-    seconds=10.0,
+    seconds=8.0,
     connections=300,
     limit=12,
     places=32,
-    pause_s=(0.5, 3.0),
+    pause_s=(0.5, 2.0),
+    margin_s=1.0,
     step_ms=15,
     troubles_last_s=(0.2, 0.6),
-    troubles_pause_s=(0.5, 1.0),
+    troubles_pause_s=(0.3, 0.8),
     rehearsal_s=1.5,
 )

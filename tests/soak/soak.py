@@ -129,7 +129,8 @@ class Soak:
         due = time.monotonic()
         async with PageReader(made.gateway.admin_port) as reader:
             while True:
-                self.result.invariants.see(read_gateway(await reader.page(), ROUTES))
+                sample = read_gateway(await reader.page(), ROUTES)
+                self.result.invariants.see(sample)
                 late = time.monotonic() - due
                 self.result.latest_look_s = max(self.result.latest_look_s, late)
                 due = max(due + _LOOKS_EVERY_S, time.monotonic())

@@ -11,7 +11,7 @@ from tests.support.raw_client import ask_once, request_bytes
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from tests.support.restartable_engine import RestartableEngine
 
@@ -27,6 +27,7 @@ class Troubles:
     lasts_s: tuple[float, float]
     pause_s: tuple[float, float]
     counts: Counter[str] = field(default_factory=Counter)
+    _hit: RestartableEngine | None = None
 
     async def go_on(self) -> None:
         """Until it is cancelled. Each kind once, in a random order, and then anew."""
@@ -35,17 +36,19 @@ class Troubles:
             self.rng.shuffle(kinds)
             for name, trouble in kinds:
                 await asyncio.sleep(self.rng.uniform(*self.pause_s))
-                await trouble(self, self.rng.choice(self.engines))
+                self._hit = self.rng.choice(self.engines)
+                await trouble(self, self._hit)
+                self._hit = None
                 self.counts[name] += 1
 
     async def last(self) -> None:
         await asyncio.sleep(self.rng.uniform(*self.lasts_s))
 
     async def end(self) -> None:
-        """All are well again."""
-        for engine in self.engines:
-            await engine.stop()
-            await engine.start()
+        """All are well again, also the one that was left in the middle of its trouble."""
+        if self._hit is not None:
+            await self._hit.stop()
+            await self._hit.start()
 
 
 async def ask_for(engine: RestartableEngine, fault: str) -> None:
@@ -86,9 +89,7 @@ async def slow_down(troubles: Troubles, engine: RestartableEngine) -> None:
     await ask_for(engine, "")
 
 
-Trouble = "Callable[[Troubles, RestartableEngine], Awaitable[None]]"
-
-KINDS = {
+KINDS: dict[str, Callable[[Troubles, RestartableEngine], Awaitable[None]]] = {
     "reset": break_streams,
     "silent": fall_silent,
     "500": answer_500,

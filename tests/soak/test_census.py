@@ -1,0 +1,55 @@
+"""What a process holds is counted, and what it keeps by mistake stands out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.soak.census import BLOCKS, EXACT, ITEMS, KEPT, SPARE, left_behind, take_census
+
+
+class Held:
+    """Something of a request."""
+
+
+def test_objects_are_counted_by_type_and_those_that_are_garbage_are_not() -> None:
+    name = f"{Held.__module__}.Held"
+    before = take_census().get(name, 0)
+    held = [Held() for _ in range(70)]
+    knot = Held()
+    knot.self = knot  # type: ignore[attr-defined]
+    del knot
+    assert take_census()[name] - before == len(held)
+
+
+def test_bytes_in_a_list_are_seen_by_the_list() -> None:
+    before = take_census()
+    kept = [b"%d" % number for number in range(5_000)]
+    after = take_census()
+    assert after[ITEMS + "list"] - before[ITEMS + "list"] >= len(kept)
+    assert after[BLOCKS] - before[BLOCKS] >= len(kept)
+
+
+def test_a_coroutine_is_counted_by_its_function() -> None:
+    async def waits() -> None:
+        await asyncio.sleep(0)
+
+    one = waits()
+    assert [name for name in take_census() if name.startswith("coroutine ") and "waits" in name]
+    one.close()
+
+
+def test_of_what_a_request_is_made_of_three_are_too_many() -> None:
+    for name in (*EXACT, "coroutine Gateway._handle"):
+        assert left_behind({name: 5}, {name: 8}, SPARE) == {name: 3}
+        assert left_behind({name: 5}, {name: 7}, SPARE) == {}
+
+
+def test_what_has_a_bound_may_fill_up_to_it() -> None:
+    for name, bound in KEPT.items():
+        assert left_behind({}, {name: bound}, SPARE) == {}
+        assert left_behind({}, {name: bound + 1}, SPARE) == {name: bound + 1}
+
+
+def test_a_type_of_which_many_are_new_is_left_behind() -> None:
+    assert left_behind({}, {"proxy.edge.visit.Visit": SPARE + 1}, SPARE)
+    assert not left_behind({}, {"proxy.edge.visit.Visit": SPARE}, SPARE)
