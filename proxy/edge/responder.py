@@ -25,7 +25,8 @@ from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.edge.intake import IntakeFullError
 from proxy.edge.refusal_forms import RefusalForms
 from proxy.edge.routes import Access
-from proxy.openai_api.sse import error_event
+from proxy.openai_api.measure import RequestShape
+from proxy.openai_api.sse import anthropic_error_event, error_event
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.upstream.errors import UpstreamError
 
@@ -203,7 +204,9 @@ class Responder:
         visit.reason = answer.code
         last_words = b""
         if visit.relay.speaks_sse:
-            last_words = error_event(answer.message, answer.type, answer.code)
+            is_anthropic = visit.route.shape is RequestShape.MESSAGES
+            say = anthropic_error_event if is_anthropic else error_event
+            last_words = say(answer.message, answer.type, answer.code)
         await visit.relay.break_off(visit.receive, last_words, self._write_timeout_s)
 
     def _note(self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome) -> RawHeaders:

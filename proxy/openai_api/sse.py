@@ -13,3 +13,13 @@ def error_event(message: str, type_: str, code: str) -> bytes:
     line means nothing.
     """
     return b"\n\ndata: " + error_body(message, type_, code) + b"\n\n"
+
+
+def anthropic_error_event(message: str, type_: str, code: str) -> bytes:
+    """The same in a stream of Anthropic's form, as vLLM writes its own errors there.
+
+    Anthropic's SDKs pass over an event without a name; they raise the `error` event, and their own
+    exception with it, where a broken connection alone would be one of their HTTP library's.
+    """
+    typed = error_body(message, type_, code)[:-1] + b',"type":"error"}'
+    return b"\n\nevent: error\ndata: " + typed + b"\n\n"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import math
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.responder import Responder
 from proxy.edge.routes import UNKNOWN_ROUTE, Access, Route
 from proxy.edge.visit import Visit
-from proxy.openai_api.measure import Measured
+from proxy.openai_api.measure import Measured, RequestShape
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.upstream.errors import UpstreamClosedError, UpstreamTimeoutError
 from tests.support.chunked_response import ChunkedResponse
@@ -207,6 +208,25 @@ def test_an_engine_that_broke_in_an_sse_answer_gives_an_error_event_and_a_broken
         assert desk.line.ended == ["close"]
         assert desk.visit.outcome is RequestOutcome.UPSTREAM_ERROR
         assert (desk.visit.status, desk.visit.reason) == (200, "upstream_closed")
+
+    run(scenario())
+
+
+def test_in_a_stream_of_anthropics_form_the_error_event_has_the_name_that_its_sdks_wait_for() -> (
+    None
+):
+    async def scenario() -> None:
+        desk = Desk()
+        desk.visit.route = Route("messages", Access.GATED, RequestShape.MESSAGES)
+        await desk.begin_answer(SSE)
+        desk.line.sent.clear()
+        await desk.respond(UpstreamClosedError("closed the connection"))
+        (event,) = desk.line.sent
+        name, data = event["body"].strip().split(b"\n")
+        assert name == b"event: error"
+        told = json.loads(data.removeprefix(b"data: "))
+        assert (told["type"], told["error"]["code"]) == ("error", "upstream_closed")
+        assert desk.line.ended == ["close"]
 
     run(scenario())
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.openai_api.sse import error_event
+from proxy.openai_api.sse import anthropic_error_event, error_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def events(stream: bytes) -> list[bytes]:
@@ -29,8 +33,11 @@ def events(stream: bytes) -> list[bytes]:
         b"",
     ],
 )
-def test_the_error_is_an_event_of_its_own_wherever_the_stream_broke(sent: bytes) -> None:
-    last = events(sent + error_event("gone", "upstream_error", "upstream_closed"))[-1]
+@pytest.mark.parametrize("event", [error_event, anthropic_error_event])
+def test_the_error_is_an_event_of_its_own_wherever_the_stream_broke(
+    sent: bytes, event: Callable[[str, str, str], bytes]
+) -> None:
+    last = events(sent + event("gone", "upstream_error", "upstream_closed"))[-1]
     assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "upstream_closed"
 
 
@@ -45,3 +52,12 @@ def test_the_event_is_complete() -> None:
 
 def test_no_done_is_forged() -> None:
     assert b"[DONE]" not in error_event("gone", "t", "c")
+
+
+def test_in_anthropics_form_it_has_the_name_and_the_type_that_its_sdks_look_for() -> None:
+    name, data = anthropic_error_event("gone", "upstream_error", "c").strip().split(b"\n")
+    assert name == b"event: error"
+    assert json.loads(data.removeprefix(b"data: ")) == {
+        "type": "error",
+        "error": {"message": "gone", "type": "upstream_error", "param": None, "code": "c"},
+    }
