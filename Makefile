@@ -10,6 +10,8 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 STORM_ARGS ?=
 FLEET_ARGS ?=
+MINUTES ?= 30
+SOAK_ARGS ?=
 MODULE ?=
 
 IN_PROCESS_TESTS := $(addprefix tests/,architecture bench fuzz properties scenarios unit)
@@ -25,7 +27,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm bench storm simulate-fleet chaos mutation lint docs check-deploy format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos mutation lint docs check-deploy format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -42,15 +44,24 @@ test-in-process: $(DEV_STAMP) ## those that need no process but their own
 
 # A file at a time, so that the gateway that the tests of a file share is started once.
 test-sockets: $(DEV_STAMP) ## those with real sockets and processes
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not alone and not vllm" $(NOT_IN_PROCESS) \
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not alone and not vllm and not interop" $(NOT_IN_PROCESS) \
 		$(PYTEST_ARGS)
 
 test-alone: $(DEV_STAMP) ## those of them that need the whole machine, one after the other
-	$(BIN)/python -m pytest -m "alone and not vllm" $(NOT_IN_PROCESS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "alone and not vllm and not interop" $(NOT_IN_PROCESS) $(PYTEST_ARGS)
 
 test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed beside the project
 	scripts/setup_vllm.sh
-	$(BIN)/python -m pytest -m vllm $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "vllm and not interop" $(PYTEST_ARGS)
+
+test-clients: $(DEV_STAMP) ## client libraries on a simulated engine, but for the heavy ones
+	scripts/setup_interop.sh $(BIN)/uv
+	$(BIN)/python -m pytest -m "interop and not vllm and not heavy" tests/interop $(PYTEST_ARGS)
+
+test-interop: $(DEV_STAMP) ## client libraries, on a simulated and on a real engine, the heavy ones too
+	scripts/setup_vllm.sh
+	scripts/setup_interop.sh $(BIN)/uv all
+	$(BIN)/python -m pytest -m interop tests/interop $(PYTEST_ARGS)
 
 bench: $(RUN_STAMP) ## side by side with other proxies, which are installed beside; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
@@ -64,6 +75,9 @@ chaos: $(DEV_STAMP) ## gateways that share a limit, 2,000 clients, five minutes 
 
 mutation: $(DEV_STAMP) ## the core changed bit by bit: which change does no test notice? MODULE=gate, else all
 	nice -n 19 $(BIN)/python -m tests.mutation $(MODULE)
+
+soak: $(DEV_STAMP) ## 2,000 clients that misbehave, engines that fail, for MINUTES (30); build/soak.json
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
 simulate-fleet: $(DEV_STAMP) ## gateways and engines in virtual time, FLEET_ARGS=TRACE; the figures of docs/scaling.md
 	$(BIN)/python -m tests.bench.fleet $(FLEET_ARGS)

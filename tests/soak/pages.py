@@ -9,7 +9,7 @@ from typing import Self
 
 _SKIPPED = ("#", "process_", "sluice_build_info")
 _COUNTERS = ("_total", "_count", "_bucket", "_sum")
-# A machine may be busy with something else for seconds; a gateway that stands still is no such thing.
+# A machine may be busy with something else for seconds.
 _WITHIN_S = 20.0
 
 
