@@ -101,6 +101,20 @@ def test_bytes_on_a_resting_connection_end_it() -> None:
     run(scenario())
 
 
+def test_an_engine_that_speaks_first_is_no_http_engine_and_is_said_to_be_none() -> None:
+    """As SSH does, and not that it was we who closed."""
+
+    async def scenario() -> None:
+        line = Line()
+        line.connection.data_received(b"SSH-2.0-OpenSSH_9.6\r\n")
+        error = await fails(line.ask())
+        assert isinstance(error, UpstreamProtocolError)
+        assert "without being asked" in str(error)
+        await line.close()
+
+    run(scenario())
+
+
 def test_an_abort_is_done_when_it_returns_and_tells_who_waits() -> None:
     async def scenario() -> None:
         line = Line()
