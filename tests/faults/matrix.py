@@ -75,8 +75,8 @@ FAULTS_IN_WORDS = {
     Fault.ENGINE_RST: "The engine resets the connection that the request is on, or would take.",
     Fault.ENGINE_FIN: "The engine closes that connection in good order.",
     Fault.ENGINE_SILENCE: "The engine sends nothing more, and keeps the connection.",
-    Fault.ENGINE_GARBAGE: "The engine sends what is not HTTP/1.1: a greeting of SSH in the place "
-    "of an answer, or something else in the place of a chunk.",
+    Fault.ENGINE_GARBAGE: "The engine sends what is not HTTP/1.1: a greeting of SSH and an empty "
+    "line in the place of an answer, or something else in the place of a chunk.",
     Fault.ENGINE_TOO_MUCH: "The engine sends a second answer behind the first, or one that nobody "
     "asked for.",
     Fault.ENGINE_TOO_LITTLE: "The engine sends half a head, or less than it has announced, and "
@@ -89,8 +89,8 @@ FAULTS_IN_WORDS = {
     Fault.NO_MEMORY: "The next step on the request's way raises MemoryError.",
     Fault.CLOCK_JUMP: "The wall clock jumps an hour forth, and then a day back. All "
     "waits are measured on the monotonic clock, which cannot jump.",
-    Fault.LOOP_STALL: "The gateway's event loop does nothing for 2 s, while everybody else goes on; its "
-    "limits of time are shorter than that.",
+    Fault.LOOP_STALL: "The gateway's event loop does nothing for 2 s, while everybody else goes "
+    "on; its limits of time are shorter than that.",
     Fault.REDIS_GONE: "The limit is shared through Redis, and Redis gets SIGKILL.",
     Fault.DRAIN: "The gateway gets SIGTERM and finishes what runs within its drain timeout.",
     Fault.DRAIN_OVER: "The same, and what runs does not finish within it.",
@@ -115,7 +115,7 @@ class Engine(enum.Enum):
     WHOLE = "all of it, and its answer taken"
     ABORTED = "all of it, and then its connection closed before the answer was finished"
     FAILED = "all of it; it is the engine that ended it"
-    TWICE = "all of it on two connections, and the answer taken on the second"
+    UNCERTAIN = "perhaps all of it, perhaps nothing"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,21 +43,21 @@ _UNTELLABLE = Impossible(
     "to it: the engine is trusted to say one for each request."
 )
 _UNASKED = Impossible("The same: an engine that answers before it is asked.")
+_TOO_SOON = Impossible("Half an answer that nobody asked for is garbage: see there.")
 _IDLE_IS_SILENT = Impossible("A connection that rests is silent.")
 
 _CLOSED = failed("upstream_closed")
 _NO_ENGINE = failed("upstream_connect", Engine.NOTHING)
-_PROTOCOL = failed("upstream_protocol")
+_CLOSED_UNREAD = failed("upstream_closed", Engine.NOTHING)
+_PROTOCOL = failed("upstream_protocol", Engine.ABORTED)
+_PROTOCOL_UNREAD = failed("upstream_protocol", Engine.UNCERTAIN)
 _TIMEOUT = failed("upstream_timeout", Engine.ABORTED)
 _BROKEN = broken("upstream_closed")
-_BROKEN_PROTOCOL = broken("upstream_protocol")
+_BROKEN_PROTOCOL = broken("upstream_protocol", Engine.ABORTED)
 _BROKEN_TIMEOUT = broken("upstream_timeout", Engine.ABORTED)
 
 _CLIENT_LEAVES = (
     NOT_READ, LEFT_UNSENT, LEFT_UNSENT, LEFT, LEFT_UNSENT, LEFT, LEFT, LEFT, LEFT, IDLE_END,
-)  # fmt: skip
-_CONNECTION_ENDS = (
-    SERVED, SERVED, SERVED, RESENT, _CLOSED, _CLOSED, _BROKEN, _BROKEN, _BROKEN, IDLE_END,
 )  # fmt: skip
 
 ROWS: Mapping[Fault, tuple[Rule, ...]] = {
@@ -68,21 +68,27 @@ ROWS: Mapping[Fault, tuple[Rule, ...]] = {
         DROPPED, DROPPED, DROPPED, DROPPED, DROPPED, DROPPED, DROPPED, DROPPED, SERVED,
         _READS_NOTHING,
     ),
-    Fault.ENGINE_RST: _CONNECTION_ENDS,
-    Fault.ENGINE_FIN: _CONNECTION_ENDS,
+    Fault.ENGINE_RST: (
+        SERVED, SERVED, SERVED, RESENT, _NO_ENGINE, _CLOSED, _BROKEN, _BROKEN, _BROKEN, IDLE_END,
+    ),
+    Fault.ENGINE_FIN: (
+        SERVED, SERVED, SERVED, RESENT, _CLOSED_UNREAD, _CLOSED, _BROKEN, _BROKEN, _BROKEN,
+        IDLE_END,
+    ),
     Fault.ENGINE_SILENCE: (
         _NOT_DUE, _NOT_DUE, SERVED, _TIMEOUT, _NO_ENGINE, _TIMEOUT, _BROKEN_TIMEOUT,
         _BROKEN_TIMEOUT, _BROKEN_TIMEOUT, _IDLE_IS_SILENT,
     ),
     Fault.ENGINE_GARBAGE: (
-        SERVED, SERVED, SERVED, failed("upstream_protocol"), _PROTOCOL, _PROTOCOL,
+        SERVED, SERVED, SERVED, _PROTOCOL_UNREAD, _PROTOCOL_UNREAD, _PROTOCOL,
         _BROKEN_PROTOCOL, _BROKEN_PROTOCOL, _BROKEN_PROTOCOL, IDLE_END,
     ),
     Fault.ENGINE_TOO_MUCH: (
         SERVED, SERVED, SERVED, _UNTELLABLE, _UNASKED, SERVED, SERVED, SERVED, SERVED, IDLE_END,
     ),
     Fault.ENGINE_TOO_LITTLE: (
-        _NOT_DUE, _NOT_DUE, SERVED, _CLOSED, _CLOSED, _CLOSED, _BROKEN, _BROKEN, _BROKEN, _NOT_DUE,
+        _NOT_DUE, _NOT_DUE, SERVED, _CLOSED_UNREAD, _TOO_SOON, _CLOSED, _BROKEN, _BROKEN,
+        _BROKEN, _NOT_DUE,
     ),
     Fault.ENGINE_SLOW: (
         _NOT_DUE, _NOT_DUE, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, _NOT_DUE,
@@ -91,11 +97,17 @@ ROWS: Mapping[Fault, tuple[Rule, ...]] = {
 
 _HTTPX_READS_ON = Impossible(
     "With `SLUICE_UPSTREAM_CLIENT=httpx`, bytes that come together with an answer and behind it "
-    "are read as the answer to the next request on that connection. Use it with engines that you trust."
+    "are read as the answer to the next request on that connection. Use it with engines that "
+    "you trust."
 )
 OF_HTTPX: Mapping[tuple[Fault, Point], Rule] = {
-    (Fault.ENGINE_TOO_MUCH, point): _HTTPX_READS_ON
-    for point in (Point.QUEUED, Point.SENT, Point.HEADERS, Point.BETWEEN, Point.LAST)
+    # It looks whether there is anything to read before it takes a connection that rested.
+    (Fault.ENGINE_GARBAGE, Point.GRANTED): SERVED,
+    (Fault.ENGINE_TOO_LITTLE, Point.GRANTED): SERVED,
+    **{
+        (Fault.ENGINE_TOO_MUCH, point): _HTTPX_READS_ON
+        for point in (Point.QUEUED, Point.SENT, Point.HEADERS, Point.BETWEEN, Point.LAST)
+    },
 }
 """Where the httpx client does not promise what the own pool does."""
 

@@ -55,7 +55,8 @@ class Scene:
             await scene.leave()
 
     async def leave(self) -> None:
-        """All clients hang up."""
+        """All clients hang up, and the engine is as it was."""
+        self.stand.engine.greet = None
         self.stand.gateway.freeze.thaw()
         await self._exits.aclose()
         if not self.stand.engine.is_listening:

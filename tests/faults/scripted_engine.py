@@ -20,7 +20,7 @@ _DONE = b"data: [DONE]\n\n"
 _JSON = b'{"choices": [{"index": 0, "text": "x"}]}'
 _SEND_BUFFER_BYTES = 64 * 1024
 _PIECE = b"x" * 65_536
-GREETING = b"SSH-2.0-OpenSSH_9.6\r\n"
+GREETING = b"SSH-2.0-OpenSSH_9.6\r\n\r\n"
 
 
 @dataclass(frozen=True)

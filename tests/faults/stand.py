@@ -8,7 +8,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.faults.gateway_thread import AT_REST, GatewayThread, Held
+from tests.faults.rules import cells
 from tests.faults.scripted_engine import MatrixEngine
 from tests.faults.watching_client import WatchingClient
 from tests.support.raw_client import request_bytes
@@ -17,6 +20,8 @@ from tests.support.scripted_upstream import Hold, json_answer
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Coroutine, Iterator, Mapping
+
+    from tests.faults.matrix import Fault
 
 SEATS = 2
 _PLACES = 4
@@ -111,6 +116,18 @@ class Stand:
         await self.engine.until(lambda: self.engine.connections_open == 0)
         await self.until(lambda held: held.busy_engine_connections == 0)
 
+    async def until_no_connection_is_kept(self) -> None:
+        """The own pool sees at once what becomes of those that rest; httpx when it wants one."""
+        if self._settings["upstream_client"] == "pool":
+            async with asyncio.timeout(_WITHIN_S):
+                while self.gateway.connections_kept():
+                    await asyncio.sleep(0.001)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """For what was sent here to be in the other's kernel."""
+        await asyncio.sleep(0.01)
+
     async def nothing_is_left(self) -> None:
         """No seat, place, task, timer, connection of a client, or busy one of the engine."""
         await self.until(lambda held: held == AT_REST)
@@ -169,3 +186,12 @@ def standing(**settings: object) -> Iterator[Stand]:
             yield stand
         finally:
             stand.close()
+
+
+def of_each_client(stand: str, *faults: Fault) -> pytest.MarkDecorator:
+    """Each cell of these faults, on the stand whose upstream client it is about."""
+    return pytest.mark.parametrize(
+        (stand, "cell"),
+        [pytest.param(cell.client_kind, cell, id=f"{cell}") for cell in cells(faults)],
+        indirect=[stand],
+    )

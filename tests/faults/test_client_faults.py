@@ -8,10 +8,10 @@ import pytest
 
 from tests.faults.cell import judge
 from tests.faults.matrix import Fault, Point
-from tests.faults.rules import CLIENT_KINDS, Cell, cells
+from tests.faults.rules import CLIENT_KINDS, Cell
 from tests.faults.scene import HOLDERS, Scene
 from tests.faults.scripted_engine import answer, endless_answer, finish, flood
-from tests.faults.stand import Stand, standing
+from tests.faults.stand import Stand, of_each_client, standing
 from tests.faults.watching_client import WatchingClient
 
 if TYPE_CHECKING:
@@ -20,22 +20,13 @@ if TYPE_CHECKING:
 _LEAVING = (Fault.CLIENT_FIN, Fault.CLIENT_RST, Fault.CLIENT_HALF_CLOSE)
 
 
-@pytest.fixture(scope="module", params=CLIENT_KINDS, name="stand")
+@pytest.fixture(scope="module", name="stand")
 def _stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
     with standing(upstream_client=request.param) as stand:
         yield stand
 
 
-def of_each_client(faults: tuple[Fault, ...]) -> pytest.MarkDecorator:
-    """Each cell on the stand with the client that it is about."""
-    return pytest.mark.parametrize(
-        ("stand", "cell"),
-        [pytest.param(cell.client_kind, cell, id=f"{cell}") for cell in cells(faults)],
-        indirect=["stand"],
-    )
-
-
-@of_each_client(_LEAVING)
+@of_each_client("stand", *_LEAVING)
 def test_a_client_that_leaves(stand: Stand, cell: Cell) -> None:
     async def scenario() -> None:
         said = answer(stream=cell.stream)
@@ -63,7 +54,7 @@ def requests_of(scene: Scene) -> int:
     return scene.served_beside + holders + 1
 
 
-@of_each_client((Fault.CLIENT_STOPS_READING,))
+@of_each_client("stand", Fault.CLIENT_STOPS_READING)
 def test_a_client_that_stops_reading(stand: Stand, cell: Cell) -> None:
     async def scenario() -> None:
         is_last = cell.point is Point.LAST  # what is left has room on the way
