@@ -40,6 +40,7 @@ __all__ = [
 _NO_OVERRIDES: Mapping[str, object] = MappingProxyType({})
 SECRETS = frozenset({"admin_token", "upstream_api_key", "api_keys", "redis_url"})
 _LONGEST_SHOWN_VALUE = 100
+_LONGEST_RULE = 400
 
 
 class SettingsError(Exception):
@@ -126,10 +127,10 @@ def _environment_problems(dotenv: Mapping[str, str | None]) -> list[str]:
     problems = unknown_name_problems(os.environ, known)
     problems += [f"{line} (in {ENV_FILE})" for line in unknown_name_problems(dotenv, known)]
     web_concurrency = os.environ.get("WEB_CONCURRENCY", "").strip()
-    if web_concurrency.isdecimal() and int(web_concurrency) > 1:
+    if web_concurrency.isdecimal() and web_concurrency.lstrip("0") not in {"", "1"}:
         problems.append(
-            f"WEB_CONCURRENCY={web_concurrency}: must be 1 or unset; processes are counted by "
-            "SLUICE_WORKERS, and more than one need SLUICE_REDIS_URL to hold one limit"
+            f"WEB_CONCURRENCY={_one_line(web_concurrency)}: must be 1 or unset; processes are counted "
+            "by SLUICE_WORKERS, and more than one need SLUICE_REDIS_URL to hold one limit"
         )
     return problems
 
@@ -149,6 +150,7 @@ def problem_lines(error: ValidationError) -> list[str]:
 
 def _problem(details: ErrorDetails) -> str:
     own_words = str(details["ctx"]["error"]) if details["type"] == "value_error" else ""
+    own_words = "\n".join(_at_most(line, _LONGEST_RULE) for line in own_words.splitlines())
     if not details["loc"]:
         return own_words
     field = str(details["loc"][0])
@@ -159,8 +161,11 @@ def _problem(details: ErrorDetails) -> str:
 
 def _one_line(value: object) -> str:
     text = without_secrets(str(value))
-    text = text if text.isprintable() else repr(text)
-    return text if len(text) <= _LONGEST_SHOWN_VALUE else f"{text[:_LONGEST_SHOWN_VALUE]}..."
+    return _at_most(text if text.isprintable() else repr(text), _LONGEST_SHOWN_VALUE)
+
+
+def _at_most(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _sources(flags: Mapping[str, object], dotenv: Mapping[str, str | None]) -> dict[str, Source]:

@@ -52,4 +52,4 @@ def _unknown(name: str, known: Collection[str]) -> str:
     endings = [other.removeprefix(PREFIX) for other in known]
     nearest = difflib.get_close_matches(name.removeprefix(PREFIX), endings, n=1, cutoff=0.4)
     hint = f"did you mean {PREFIX}{nearest[0]}?" if nearest else "docs/settings.md lists them all"
-    return f"{name}: no such setting; {hint}"
+    return f"{name if name.isprintable() else repr(name)}: no such setting; {hint}"

@@ -51,11 +51,13 @@ def lower_case(value: object) -> object:
 
 def whole_number(value: object) -> object:
     """The text "503" as 503; anything else as it is, for the type to refuse."""
-    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    is_one = isinstance(value, str) and len(value) < 20 and value.strip().isdecimal()
+    return int(str(value)) if is_one else value
 
 
 def readable_file(path: Path | None) -> Path | None:
-    if path is not None and not (path.is_file() and os.access(path, os.R_OK)):
+    # Looked at in this order: of a path that cannot be, asking for its kind fails.
+    if path is not None and not (os.access(path, os.R_OK) and path.is_file()):
         raise ValueError("must be a file that can be read")
     return path
 
@@ -64,10 +66,13 @@ def writable_file(path: Path | None) -> Path | None:
     """A file that can be appended to, or made."""
     if path is None:
         return None
-    if path.exists():
-        usable = path.is_file() and os.access(path, os.W_OK)
-    else:
-        usable = path.parent.is_dir() and os.access(path.parent, os.W_OK)
+    try:
+        if path.exists():
+            usable = path.is_file() and os.access(path, os.W_OK)
+        else:
+            usable = path.parent.is_dir() and os.access(path.parent, os.W_OK)
+    except OSError:  # in a directory that may not be entered, or with a name that is too long
+        usable = False
     if not usable:
         raise ValueError("must be a file that can be written, in a directory that exists")
     return path

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
 
 def split_urls(value: object) -> tuple[str, ...]:
     """The URLs of a comma-separated text, as written but for blanks around them.
@@ -16,10 +20,11 @@ def split_urls(value: object) -> tuple[str, ...]:
 
 
 def without_secrets(text: str) -> str:
-    """The text, with what may be a password or a key in a URL blotted out."""
-    scheme, found, rest = text.partition("://")
-    if not found:
-        return text
-    rest, query, _ = rest.partition("?")
-    _, user, host = rest.rpartition("@")
-    return f"{scheme}://{'***@' if user else ''}{host}{'?***' if query else ''}"
+    """The text, with what may be a password or a key in a URL blotted out, also where the URL is
+    not written as it has to be: a password without a scheme in front is one all the same."""
+    secret, at, shown = text.rpartition("@")
+    scheme = _SCHEME.match(secret) if at else None
+    shown, query, _ = shown.partition("?")
+    return (
+        f"{scheme[0] if scheme else ''}{'***@' if secret else ''}{shown}{'?***' if query else ''}"
+    )

@@ -8,12 +8,13 @@ from ipaddress import IPv6Address
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
+from proxy.env_values.urls import without_secrets
+
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # Underscores are no host names by the book, but container networks hand them out.
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 _BLANK_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
-_USER_INFO = re.compile(r"//[^/?#]*@")
 _API_ROOT = "/v1"
 
 
@@ -46,7 +47,7 @@ class UpstreamAddress:
         try:
             return cls._from_parts(_split(url))
         except ValueError as error:
-            raise ValueError(f"{_without_secrets(url)!r} {error}") from None
+            raise ValueError(f"{without_secrets(url)!r} {error}") from None
 
     @classmethod
     def _from_parts(cls, parts: SplitResult) -> Self:
@@ -149,8 +150,3 @@ def _prefix(path: str) -> bytes:
     if {".", ".."} & set(segments) or "" in segments[1:]:
         raise ValueError("has a path with empty, '.' or '..' segments")
     return "/".join(segments).removesuffix(_API_ROOT).encode()
-
-
-def _without_secrets(url: str) -> str:
-    """A password sits before the @, a key in the query: neither belongs in a log."""
-    return re.split(r"[?#]", _USER_INFO.sub("//***@", url), maxsplit=1)[0]

@@ -32,6 +32,10 @@ def test_an_empty_variable_is_unset() -> None:
     assert problem("SLUICE_QUX", "") == ""
 
 
+def test_a_name_that_moves_the_cursor_is_shown_in_quotes() -> None:
+    assert problem("SLUICE_A\nB").startswith("'SLUICE_A\\nB': no such setting")
+
+
 def test_no_value_is_shown() -> None:
     assert "hunter2" not in problem("SLUICE_API_KEYZ", "hunter2")
 

@@ -19,6 +19,7 @@ from proxy.env_values.scalars import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -72,6 +73,16 @@ def test_digits_are_a_number_and_the_rest_stays_for_the_type_to_refuse() -> None
     assert whole_number("503") == 503
     assert whole_number("busy") == "busy"
     assert whole_number(429) == 429
+    assert whole_number("9" * 5000) == "9" * 5000
+
+
+@pytest.mark.parametrize("use", [readable_file, writable_file])
+def test_a_path_that_cannot_even_be_looked_at_is_refused_like_any_other(
+    use: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """A name that is too long, as a directory that may not be entered, makes looking fail."""
+    with pytest.raises(ValueError, match="must be a file that can be"):
+        use(tmp_path / ("x" * 300))
 
 
 def test_a_file_to_read_must_be_there(tmp_path: Path) -> None:

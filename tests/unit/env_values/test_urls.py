@@ -34,6 +34,10 @@ def test_several_are_taken_in_their_order(written: object) -> None:
         ("http://a@b:secret@host", "http://***@host"),
         ("http://host/v1?key=secret", "http://host/v1?***"),
         ("http://host/v1", "http://host/v1"),
+        ("user:secret@host:1", "***@host:1"),
+        ("http:/user:secret@host", "***@host"),
+        ("http://a:secret@b,http://c:secret@d", "http://***@d"),
+        ("host:1?key=secret", "host:1?***"),
         ("no url", "no url"),
     ],
 )

@@ -96,7 +96,13 @@ def test_a_bad_url_is_refused_in_one_line_that_names_it(url: str, rule: str) -> 
 
 
 @pytest.mark.parametrize(
-    "url", ["http://user:hunter2@engine", "http://hunter2@engine", "http://engine/?key=hunter2"]
+    "url",
+    [
+        "user:hunter2@engine:1",
+        "http://user:hunter2@engine",
+        "http://hunter2@engine",
+        "http://engine/?key=hunter2",
+    ],
 )
 def test_a_refusal_does_not_repeat_a_secret(url: str) -> None:
     with pytest.raises(ValueError, match="engine") as refusal:
