@@ -129,8 +129,8 @@ def _environment_problems(dotenv: Mapping[str, str | None]) -> list[str]:
     web_concurrency = os.environ.get("WEB_CONCURRENCY", "").strip()
     if web_concurrency.isdecimal() and web_concurrency.lstrip("0") not in {"", "1"}:
         problems.append(
-            f"WEB_CONCURRENCY={_one_line(web_concurrency)}: must be 1 or unset; processes are counted "
-            "by SLUICE_WORKERS, and more than one need SLUICE_REDIS_URL to hold one limit"
+            f"WEB_CONCURRENCY={_one_line(web_concurrency)}: must be 1 or unset; processes are "
+            "counted by SLUICE_WORKERS, and more than one need SLUICE_REDIS_URL to hold one limit"
         )
     return problems
 
