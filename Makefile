@@ -27,7 +27,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos mutation lint docs check-deploy format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos soak mutation lint docs check-deploy format ci lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
