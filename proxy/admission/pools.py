@@ -219,7 +219,6 @@ class Pools:
         del pool.members[upstream]
         if not pool.members and len(self._pools) > 1:
             self._pools.remove(pool)  # who still runs gives its seats back there
-            self._route()
         return pool.gate.release(upstream)
 
     def _rearranged(self) -> None:

@@ -66,7 +66,7 @@ _ALWAYS_WAITING = 0.05
 _SETTLES_AFTER_S = 3.0
 _SETTLES_BY_S = 30.0
 _LONGEST_GAP_S = 2.0
-_TPOT_SMOOTHING_S = 5.0
+_TPOT_SMOOTHING_S = 5.0  # more than the longest gap
 _BEST_DOUBLES_IN_S = 1800.0
 
 
@@ -252,7 +252,7 @@ class AimdLimit:
         if tpot_s is None or tpot_s <= 0:
             return
         smoothed_s = tpot_s if self._tpot_s is None else self._tpot_s
-        smoothed_s += (tpot_s - smoothed_s) * min(1.0, elapsed_s / _TPOT_SMOOTHING_S)
+        smoothed_s += (tpot_s - smoothed_s) * elapsed_s / _TPOT_SMOOTHING_S
         self._tpot_s = smoothed_s
         self._best_tpot_s = min(self._best_tpot_s or math.inf, smoothed_s)
 

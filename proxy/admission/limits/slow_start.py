@@ -79,7 +79,7 @@ class SlowStart:
     @property
     def is_shut(self) -> bool:
         """No seat is open before begin()."""
-        return self._awaits_begin and not self._least
+        return not self._least
 
     def shut(self) -> None:
         """No seat: nothing is known of the engine yet."""

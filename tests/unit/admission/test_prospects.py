@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import math
 
+import pytest
+
 from proxy.admission.disciplines.fifo import Fifo
 from proxy.admission.drain_estimate import DrainEstimate
 from proxy.admission.ledger import Ledger
@@ -98,6 +100,38 @@ def test_where_tokens_run_out_first_only_the_seats_that_are_taken_turn_over() ->
     run(scenario())
 
 
+def test_where_seats_run_out_first_or_none_is_taken_all_of_them_turn_over() -> None:
+    async def scenario() -> None:
+        for kv_limit, taken in ((None, 2), (100, 0)):
+            gauge = Gauge(10, kv_limit)
+            gauge.fill(taken)
+            gauge.queue_up()
+            assert gauge.prospects.expected_wait_s(wants(), 50) == 0
+
+    run(scenario())
+
+
+def test_one_that_holds_all_tokens_is_the_only_one_to_wait_for() -> None:
+    async def scenario() -> None:
+        gauge = Gauge(10, kv_limit=100)
+        gauge.fill(1, kv_tokens=100)
+        gauge.queue_up(kv_tokens=50)
+        assert gauge.prospects.expected_wait_s(wants(), 50) == 2.0
+
+    run(scenario())
+
+
+def test_it_is_not_for_tokens_if_nobody_waits_or_the_first_one_needs_more_seats() -> None:
+    async def scenario() -> None:
+        gauge = Gauge(10, kv_limit=100)
+        gauge.fill(2, kv_tokens=50)
+        assert gauge.prospects.expected_wait_s(wants(), 50) == 0
+        gauge.queue_up(seats=9)
+        assert gauge.prospects.expected_wait_s(wants(), 50) == pytest.approx(0.2)
+
+    run(scenario())
+
+
 def test_without_a_usable_engine_nobody_can_tell() -> None:
     prospects = Prospects(Ledger({}), Fifo[Waiter](), DrainEstimate())
     assert prospects.expected_wait_s(wants(), 50) == 0
@@ -108,6 +142,7 @@ def test_the_demand_is_what_is_taken_and_what_waits() -> None:
     async def scenario() -> None:
         gauge = Gauge(4)
         assert tuple(gauge.prospects.demand(3, now())) == (3, 0, 0, 0.0)
+        await asyncio.sleep(7)
         gauge.queue_up(seats=3)
         await asyncio.sleep(2)
         gauge.queue_up()

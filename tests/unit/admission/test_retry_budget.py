@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +54,51 @@ def test_a_storm_after_a_long_quiet_time_earns_as_many_as_any_other(quiet_s: flo
     assert drawn(budget, quiet_s + 2.0) == pytest.approx(FIRST_TICKETS + 0.2 * 200, abs=5)
 
 
+def test_a_fifth_of_five_is_one_and_of_four_is_none() -> None:
+    budget = RetryBudget(0.2)
+    drawn(budget, 1000.0)
+    for _ in range(4):
+        budget.admitted(2000.0)
+    assert drawn(budget, 2000.0) == 0
+    budget.admitted(2000.0)
+    assert drawn(budget, 2000.0) == 1
+
+
+def test_tickets_come_from_admissions_and_not_from_waiting() -> None:
+    budget = RetryBudget(0.2)
+    drawn(budget, 0.0)
+    budget.admitted(1000.0)
+    assert drawn(budget, 1000.0) == 0
+
+
+def test_what_was_saved_fades_though_nobody_comes_any_more() -> None:
+    budget = RetryBudget(0.2)
+    for _ in range(100):
+        budget.admitted(0.0)
+    assert budget.draw(0.0)
+    assert drawn(budget, 10.0) == 16  # 10 and 19 / e
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_what_is_left_of_a_ticket_beyond_the_first_few_fades_too(later: int) -> None:
+    budget = RetryBudget(0.2)
+    for _ in range(4):
+        budget.admitted(0.0)
+    for _ in range(later):
+        budget.admitted(200.0)
+    assert drawn(budget, 200.0) == FIRST_TICKETS
+    budget.admitted(200.0)
+    assert drawn(budget, 200.0) == 0
+
+
+def test_admissions_of_a_second_are_worth_what_is_left_of_them_at_its_end() -> None:
+    budget = RetryBudget(0.2)
+    drawn(budget, 0.0)
+    for number in range(100):
+        budget.admitted(number / 100)
+    assert drawn(budget, 1.0) == 19  # 20 (1 - exp(-0.1)) / 0.1
+
+
 def test_another_one_has_the_share_and_nothing_else() -> None:
     budget = RetryBudget(0.5)
     drawn(budget, 0.0)
@@ -80,6 +127,18 @@ def test_a_ticket_that_does_not_come_back_is_forgotten() -> None:
     assert budget.outstanding(0.0) == 1.0
     assert budget.outstanding(55.0) == pytest.approx(0.368, abs=0.001)
     assert not budget.redeem(60.0)
+    assert budget.outstanding(60.0) == pytest.approx(0.336, abs=0.001)
+
+
+def test_tickets_are_out_from_the_moment_they_are_drawn_and_fade_once() -> None:
+    budget = RetryBudget(0.2)
+    for _ in range(2):
+        budget.draw(100.0)
+    assert budget.outstanding(101.0) == pytest.approx(2 * math.exp(-1 / 55))
+    assert budget.redeem(130.0)
+    left = 2 * math.exp(-30 / 55) - 1
+    assert budget.outstanding(130.0) == pytest.approx(left)
+    assert budget.outstanding(185.0) == pytest.approx(left / math.e)
 
 
 def test_an_invitation_can_be_looked_at_without_taking_it() -> None:

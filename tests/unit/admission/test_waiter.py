@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.admission.account import Claim
+from proxy.admission.account import Claim, Emptying
+from proxy.admission.bypass import Bypass
 from proxy.admission.outcome import Evicted, Load, Reason, RefusalFacts
 from proxy.admission.permit import Ending, Permit
 from proxy.admission.request import AdmissionRequest
@@ -122,5 +123,29 @@ def test_it_leaves_the_queue_that_it_has_moved_to() -> None:
         assert waiter.width == 3
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    run(scenario())
+
+
+def test_it_says_whether_it_could_still_be_cancelled() -> None:
+    async def scenario() -> None:
+        left: list[Waiter] = []
+        waiter = new_waiter(left.append)
+        assert waiter.cancel() is True
+        assert waiter.cancel() is False
+        assert left == [waiter]
+
+    run(scenario())
+
+
+def test_in_another_queue_nobody_has_passed_it_yet() -> None:
+    async def scenario() -> None:
+        here: list[Waiter] = []
+        waiter = new_waiter(pytest.fail)
+        waiter.bypass = Bypass(5.0, Emptying(4, 0), 1.0, 0.0)
+        waiter.moves(3, here.append)
+        assert (waiter.width, waiter.bypass) == (3, None)
+        waiter.cancel()
+        assert here == [waiter]
 
     run(scenario())

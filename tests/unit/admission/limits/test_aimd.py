@@ -163,6 +163,17 @@ def test_a_full_cache_cuts_it_to_where_it_is_nearly_full() -> None:
     assert str(move) == "limit 100 -> 90 seats: its KV cache is 100% full"
 
 
+def test_a_cache_that_is_just_too_full_cuts_it_by_just_as_much() -> None:
+    watch = Watch()
+    (move,) = watch.tell(Saturation(kv_cache_usage=0.95))
+    assert move.after == 94
+
+
+def test_at_nine_tenths_of_the_cache_it_rises_no_more() -> None:
+    watch = Watch(start=50)
+    assert watch.tell(Saturation(kv_cache_usage=0.9), seconds=9) == []
+
+
 def test_with_a_cache_that_is_nearly_full_it_stays() -> None:
     watch = Watch(start=50)
     assert watch.tell(Saturation(kv_cache_usage=0.92), seconds=60) == []
@@ -178,6 +189,29 @@ def test_an_engine_at_four_times_its_best_is_full() -> None:
     assert moves[0].before == 100
     assert moves[0].why.endswith("and took 10 ms at best")
     assert watch.limit.seats < 80
+
+
+def test_what_is_said_of_the_time_per_token_is_in_milliseconds() -> None:
+    watch = Watch()
+    watch.tell(Saturation(tpot_s=0.01043), seconds=5)
+    (move,) = watch.tell(Saturation(tpot_s=0.08131), seconds=3)
+    assert move.why == "a token takes 45 ms, and took 10.4 ms at best"
+
+
+def test_an_engine_that_tells_its_speed_no_more_is_not_held_to_what_it_was() -> None:
+    watch = Watch(start=50)
+    watch.tell(Saturation(tpot_s=0.010), in_flight=1)
+    watch.tell(Saturation(tpot_s=0.038), seconds=30, in_flight=1)
+    assert watch.tell(waiting(0), seconds=9) != []
+
+
+def test_a_token_that_took_no_time_teaches_nothing() -> None:
+    watch = Watch()
+    watch.tell(Saturation(tpot_s=0.010), seconds=5)
+    watch.tell(Saturation(tpot_s=0.0), seconds=60)
+    assert watch.tell(Saturation(tpot_s=0.02), seconds=60) == []
+    watch.tell(Saturation(preemptions_per_s=1.0))
+    assert watch.tell(Saturation(tpot_s=0.0), seconds=9) != []
 
 
 def test_one_slow_second_is_smoothed_over() -> None:
@@ -203,6 +237,13 @@ def test_an_engine_that_is_slow_for_good_is_forgiven_in_time() -> None:
     assert watch.limit.seats == 10
     watch.tell(Saturation(tpot_s=0.100), seconds=2 * 3600)
     assert watch.limit.seats == 100
+
+
+def test_a_new_engine_is_not_blamed_for_the_old_ones_queue() -> None:
+    watch = Watch()
+    watch.tell(waiting(30), seconds=2)
+    watch.limit.engine_restarted()
+    assert watch.tell(waiting(30), seconds=2) == []
 
 
 def test_a_new_engine_is_not_measured_by_the_old_ones_best() -> None:
@@ -233,8 +274,29 @@ def test_after_a_cut_it_waits_until_the_cut_has_taken_hold() -> None:
 
 def test_two_cuts_are_three_seconds_apart() -> None:
     watch = Watch()
-    moves = watch.tell(Saturation(preemptions_per_s=1.0), seconds=9)
+    moves = watch.tell(Saturation(preemptions_per_s=1.0), seconds=7)
     assert [move.after for move in moves] == [85, 72, 61]
+
+
+def test_once_a_cut_has_taken_hold_the_next_waits_for_nobody() -> None:
+    full = Saturation(preemptions_per_s=1.0)
+    watch = Watch()
+    watch.tell(full)
+    watch.tell(CALM, seconds=4)
+    assert watch.tell(full, in_flight=99) != []
+
+
+def test_after_a_cut_the_engines_queue_and_its_speed_are_judged_anew() -> None:
+    watch = Watch()
+    watch.tell(waiting(30), seconds=3)
+    watch.now += 3
+    assert all(move.after > move.before for move in watch.tell(waiting(30), seconds=2))
+    (move,) = watch.tell(waiting(30))
+    assert move.after < move.before, "it has been seen three times since"
+    watch = Watch()
+    watch.tell(Saturation(tpot_s=0.010), seconds=5)
+    assert watch.tell(Saturation(tpot_s=0.080), seconds=3) != []
+    assert watch.tell(Saturation(tpot_s=0.012), seconds=5) != [], "it is fast again, and rises"
 
 
 def test_it_does_not_wait_for_ever() -> None:
@@ -261,6 +323,40 @@ def test_near_the_edge_it_feels_its_way() -> None:
     assert 93 <= near <= 96  # quickly back to 0.95 of the edge
     watch.tell(CALM, seconds=10)
     assert watch.limit.seats - near <= 2
+
+
+def seconds_at(watch: Watch, seconds: int) -> dict[int, int]:
+    """How many seconds in a row each limit lasts while all is calm."""
+    lasted: dict[int, int] = {}
+    for _ in range(seconds):
+        watch.tell(CALM)
+        lasted[watch.limit.seats] = lasted.get(watch.limit.seats, 0) + 1
+    return lasted
+
+
+def test_it_is_quick_up_to_a_seat_below_the_edge_and_then_takes_ten_times_as_long() -> None:
+    watch = Watch(maximum=50, floor=1, start=10)
+    watch.tell(waiting(30), seconds=3)
+    lasted = seconds_at(watch, 40)
+    assert [lasted[seats] for seats in (6, 7, 8, 9)] == [1, 1, 1, 1]
+    assert lasted[10] == lasted[11] == 10, "the edge is at 11"
+
+
+@pytest.mark.parametrize(("start", "left_behind_at"), [(1, 3), (4, 6), (10, 12)])
+def test_two_seats_above_a_low_edge_it_is_quick_again(start: int, left_behind_at: int) -> None:
+    watch = Watch(maximum=50, floor=1, start=start)
+    watch.tell(Saturation(preemptions_per_s=1.0))
+    lasted = seconds_at(watch, 80)
+    assert lasted[left_behind_at - 1] == 10
+    assert lasted[left_behind_at + 1] == 1
+
+
+def test_a_fifth_above_a_high_edge_it_is_quick_again() -> None:
+    watch = Watch(maximum=1000, floor=1, start=100)
+    watch.tell(Saturation(preemptions_per_s=1.0))
+    lasted = seconds_at(watch, 40)
+    assert {98, 104, 110, 116} <= lasted.keys(), "two seats a second"
+    assert len([seats for seats in lasted if 121 < seats <= 321]) == 10, "and twenty from there on"
 
 
 def test_an_edge_that_is_no_longer_there_is_left_behind() -> None:
@@ -313,6 +409,17 @@ def test_a_limit_that_was_cut_stays_below_and_climbs_by_itself() -> None:
     assert limit.seats == 30
     limit.set_most(5)
     assert (limit.seats, limit.floor) == (5, 5)
+
+
+def test_a_maximum_of_one_seat_is_the_least() -> None:
+    limit = AimdLimit(100)
+    limit.set_most(1)
+    assert (limit.seats, limit.floor) == (1, 1)
+
+
+def test_all_is_held_of_which_a_part_is_open() -> None:
+    limit = AimdLimit(100, start=30)
+    assert (limit.seats, limit.widest, limit.held, limit.ceiling) == (30, 30, 100, 100)
 
 
 def test_a_maximum_below_one_is_an_error() -> None:

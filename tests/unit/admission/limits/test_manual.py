@@ -16,3 +16,5 @@ def test_a_negative_limit_is_an_error() -> None:
     with pytest.raises(ValueError, match="-1"):
         limit.set_most(-1)
     assert limit.seats == 4
+    limit.set_most(0)
+    assert limit.seats == 0

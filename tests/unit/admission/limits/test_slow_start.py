@@ -127,6 +127,17 @@ def test_what_cannot_be_is_an_error(seconds: float, share: float) -> None:
         SlowStart(FixedLimit(1), seconds, share)
 
 
+@pytest.mark.parametrize(("share", "at_first"), [(0.0, 1), (1.0, 50)])
+def test_it_may_open_from_next_to_nothing_or_all_at_once_and_in_a_moment(
+    share: float, at_first: int
+) -> None:
+    limit = SlowStart(FixedLimit(50), 0.5, share)
+    limit.begin(7.0)
+    assert limit.seats == at_first
+    limit.advance(7.5)
+    assert limit.seats == 50
+
+
 def test_of_a_shared_limit_it_opens_a_part_of_what_is_held_and_of_what_can_be() -> None:
     limit = SlowStart(MovableLimit(20, ceiling=40, shared=True))
     assert (limit.seats, limit.widest, limit.held, limit.ceiling) == (20, 40, 20, 40)

@@ -86,6 +86,16 @@ def test_a_key_that_everybody_sends_overflows_to_the_next_on_the_ring() -> None:
     assert carried[1] >= 31, "the last on the ring gets what is left"
 
 
+def test_what_overflows_goes_where_its_keys_will_go_when_their_home_goes() -> None:
+    placement, each = ring(), engines(6)
+    for key, home in list(homes(placement, each).items())[:50]:
+        full = next(account for account in each if account.name == home)
+        full.taken = 100
+        overflow = placement.choose(each, 1, affinity=key)
+        full.taken = 0
+        assert ring().choose([one for one in each if one is not full], 1, affinity=key) is overflow
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20)), min_size=1, max_size=6),
     st.integers(1, 5),

@@ -58,6 +58,11 @@ def test_ties_are_drawn_by_lot() -> None:
     assert min(picked.values()) > 900
 
 
+def test_of_two_that_are_equal_each_gets_some() -> None:
+    placement, each = Roomiest(random.Random(7)), accounts(a=(1, 4), b=(1, 4))
+    assert {placement.choose(each, 1) for _ in range(50)} == set(each)
+
+
 def test_load_evens_out_by_share() -> None:
     each = accounts(a=(0, 10), b=(0, 20), c=(0, 40))
     placement = Roomiest(random.Random(7))
