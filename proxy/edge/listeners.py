@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _SWEEP_EVERY_S = 1.0
-# For bytes that are still in socket buffers once every request is over.
-_FLUSH_S = 2
+# For bytes that are still in socket buffers once every request is over; then whoever has not read
+# them is cut off. uvicorn would cancel what writes to him, which looks like a fault in the log.
+_FLUSH_S = 2.0
+_CUT_OFF_WITHIN_S = 1
 _BACKLOG = 2048
 
 
@@ -38,6 +40,11 @@ class _Listener(uvicorn.Server):
             if isinstance(connection, SluiceProtocol):
                 connection.enforce_time_limits(now, limits)
 
+    def cut_off(self) -> None:
+        """Whoever is still there."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
 
 @contextlib.asynccontextmanager
 async def listening(
@@ -52,7 +59,7 @@ async def listening(
     Gives the tasks that serve. None ends before the block does, unless it fails; what it failed
     with is raised at the end.
     """
-    doors = doors or [Door() for _ in apps]
+    loop, doors = asyncio.get_running_loop(), doors or [Door() for _ in apps]
     listeners = [_listener(app, door) for app, door in zip(apps, doors, strict=True)]
     serving = [
         asyncio.create_task(listener.serve(sockets=[bound]))
@@ -64,9 +71,14 @@ async def listening(
         yield serving
     finally:
         sweeping.cancel()
+        cutting = [loop.call_later(_FLUSH_S, listener.cut_off) for listener in listeners]
         for listener in listeners:
             listener.should_exit = True
-        await asyncio.gather(*serving)
+        try:
+            await asyncio.gather(*serving)
+        finally:
+            for one in cutting:
+                one.cancel()
 
 
 def _listener(app: ASGIApp, door: Door) -> _Listener:
@@ -80,7 +92,7 @@ def _listener(app: ASGIApp, door: Door) -> _Listener:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=_FLUSH_S,
+        timeout_graceful_shutdown=int(_FLUSH_S) + _CUT_OFF_WITHIN_S,
         backlog=_BACKLOG,
     )
     return _Listener(config)

@@ -78,3 +78,43 @@ def test_a_listener_that_fails_says_so_at_the_end() -> None:
                 assert serving[0].done()
 
     asyncio.run(scenario())
+
+
+class Endless:
+    """Writes as long as it may; `is_stuck` once nothing moves any more."""
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+            self.written += 1
+
+    async def is_stuck(self) -> None:
+        seen = -1
+        while seen < self.written:
+            seen = self.written
+            for _ in range(100):
+                await asyncio.sleep(0)
+
+
+def test_at_the_end_who_does_not_read_is_cut_off_and_that_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_FLUSH_S", 0.05)
+
+    async def scenario() -> None:
+        one, endless = bound(), Endless()
+        async with listening((endless,), (one,), LIMITS):
+            _, writer = await asyncio.open_connection(*one.getsockname(), limit=1024)
+            writer.write(GET)
+            await asyncio.sleep(0)
+            while not endless.written:
+                await asyncio.sleep(0)
+            await endless.is_stuck()
+        writer.close()
+
+    asyncio.run(scenario())
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
