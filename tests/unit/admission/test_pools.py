@@ -15,6 +15,7 @@ from proxy.admission.permit import Permit
 from proxy.admission.pools import Pools
 from proxy.admission.request import AdmissionRequest
 from proxy.admission.retry_budget import RetryBudget
+from proxy.admission.snapshot import Demand
 from proxy.admission.waiter import Waiter
 from tests.support.admission import MovableLimit, RecordingObserver
 from tests.support.virtual_time import now, run
@@ -87,6 +88,42 @@ def outcome(waiter: Waiter) -> Permit | Evicted | None:
     return waiter.result() if waiter.done() else None
 
 
+def test_what_is_needed_of_one_is_what_it_holds_and_what_waits_where_it_serves() -> None:
+    async def scenario() -> None:
+        use = PoolsInUse("a")
+        use.granted("1")
+        use.queued("2")
+        assert use.pools.demand("a", now() + 3) == Demand(1, 1, 1, 3.0)
+        use.pools.of("a").suspend("a", DOWN)
+        assert use.pools.demand("a", now()) == Demand(1, 0, 0, 0.0)
+        account = use.pools.account("a")
+        account.ghost = Account("a", account.limit)
+        account.ghost.taken = 7
+        assert use.pools.demand("a", now()).taken == 7, "what would be held by its limits"
+
+    run(scenario())
+
+
+def test_without_an_upstream_every_model_has_the_same_queue() -> None:
+    async def scenario() -> None:
+        use = PoolsInUse()
+        assert use.pools.of_model("m1") is use.pools.of_model(None) is use.pools.only
+
+    run(scenario())
+
+
+def test_a_model_that_nobody_serves_waits_in_the_first_queue_however_long_it_is() -> None:
+    async def scenario() -> None:
+        use = PoolsInUse()
+        use.add("a", models=M1)
+        use.add("b", models=M2)
+        for name in "123":
+            use.ask(name, "m1")
+        assert use.pools.of_model("m9") is use.pools.of("a")
+
+    run(scenario())
+
+
 class TestRooms:
     def test_upstreams_of_which_nothing_is_known_share_one_queue(self) -> None:
         async def scenario() -> None:
@@ -124,6 +161,42 @@ class TestRooms:
                 use.pools.serves("a", models)
             assert use.together() == [{"a"}]
             assert not waiter.done()
+
+        run(scenario())
+
+    def test_who_waits_for_an_old_model_of_the_only_one_goes_on_waiting_for_it(self) -> None:
+        async def scenario() -> None:
+            use = PoolsInUse("a")
+            use.pools.serves("a", M1)
+            permit = use.granted("1", "m1")
+            waiter = use.queued("2", "m1")
+            use.pools.serves("a", M2)
+            permit.complete()
+            assert isinstance(outcome(waiter), Permit)
+
+        run(scenario())
+
+    def test_those_that_have_told_nothing_are_taken_for_the_same_as_the_first_that_tells(
+        self,
+    ) -> None:
+        async def scenario() -> None:
+            use = PoolsInUse("a")
+            use.add("b", models=M1)
+            assert use.together() == [{"a", "b"}]
+            use.add("c", models=M2)
+            use.add("d")
+            assert use.together() == [{"a", "b", "d"}, {"c"}]
+            assert use.pools.of_model("m1") is use.pools.of("b")
+
+        run(scenario())
+
+    def test_one_that_comes_again_with_another_model_is_an_error_too(self) -> None:
+        async def scenario() -> None:
+            use = PoolsInUse("a")
+            use.pools.serves("a", M1)
+            with pytest.raises(ValueError, match="already"):
+                use.add("a", models=M2)
+            assert use.together() == [{"a"}]
 
         run(scenario())
 
@@ -304,6 +377,38 @@ class TestMoves:
             assert use.together() == [{"a", "b"}]
             assert use.depths() == [3]
             assert not any(waiter.done() for waiter in waiters)
+
+        run(scenario())
+
+    def test_waiters_go_along_to_a_queue_that_comes_into_being(self) -> None:
+        async def scenario() -> None:
+            use = PoolsInUse("a", "b")
+            use.pools.serves("a", M1)
+            for name in "12":
+                use.granted(name, "m1")
+            waiter = use.queued("3", "m1")
+            use.pools.of("b").suspend("b", DOWN)
+            use.pools.serves("a", BOTH)
+            assert use.together() == [{"b"}, {"a"}]
+            assert use.depths() == [0, 1]
+            assert not waiter.done()
+
+        run(scenario())
+
+    def test_waiters_go_where_the_load_is_least(self) -> None:
+        async def scenario() -> None:
+            use = PoolsInUse()
+            for name, models in (("a", M1), ("b", BOTH), ("c", frozenset({"m1", "m3"}))):
+                use.add(name, models=models)
+            for gate in use.pools:
+                gate.decide(AdmissionRequest(1, now() + 5))
+            for model in ("m2", "m2", "m3"):
+                use.queued(model, model)
+            waiter = use.pools.of("a").decide(AdmissionRequest(1, now() + 5, model="m1"))
+            use.pools.of("a").suspend("a", DOWN)
+            assert use.depths() == [0, 2, 2]
+            assert isinstance(waiter, Waiter)
+            assert not waiter.done()
 
         run(scenario())
 

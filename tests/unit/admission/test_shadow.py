@@ -4,11 +4,26 @@ import asyncio
 
 import pytest
 
+from proxy.admission.account import Account
+from proxy.admission.disciplines.fifo import Fifo
 from proxy.admission.outcome import Reason
+from proxy.admission.permit import Permit
+from proxy.admission.placement.roomiest import Roomiest
 from proxy.admission.request import AdmissionRequest
+from proxy.admission.retry_budget import RetryBudget
+from proxy.admission.shadow import ShadowGate
 from proxy.admission.token_budget import TokenBudgets
-from tests.support.admission import UPSTREAM, Desk, Holder, MovableLimit, turns
-from tests.support.virtual_time import run
+from proxy.admission.waiter import Waiter
+from tests.support.admission import (
+    UPSTREAM,
+    Desk,
+    FirstOfTies,
+    Holder,
+    MovableLimit,
+    RecordingObserver,
+    turns,
+)
+from tests.support.virtual_time import now, run
 
 
 def test_under_the_limit_nothing_would_have_been_shed() -> None:
@@ -314,5 +329,154 @@ def test_ghosts_that_wait_go_on_where_their_model_is_left() -> None:
         await asyncio.sleep(6)
         assert desk.observer.of("would_shed") == []
         await desk.close()
+
+    run(scenario())
+
+
+class ShadowInUse:
+    """A gate of shadow mode by itself, and what it tells others."""
+
+    def __init__(
+        self, *, places: int = 10, prefill_limit: int | None = None, **limits: int
+    ) -> None:
+        self.observer = RecordingObserver()
+        self.freed: list[str] = []
+        self.budget = RetryBudget(0.2)
+        self.gate = ShadowGate(
+            now,
+            self.observer,
+            Fifo[Waiter](),
+            self.budget,
+            lambda: Roomiest(FirstOfTies()),
+            self.freed.append,
+            lambda _: None,
+        )
+        self.gate.ghosts.max_queue_depth = places
+        for name, seats in limits.items():
+            budgets = TokenBudgets(prefill_limit=prefill_limit)
+            self.gate.add(Account(name, MovableLimit(seats), budgets))
+
+    def admit(self, name: str, seats: int = 1, prompt_tokens: int = 0, **more: int) -> Permit:
+        request = AdmissionRequest(seats, now() + 60, prompt_tokens, tenant=name, **more)
+        decision = self.gate.decide(request)
+        assert isinstance(decision, Permit)
+        return decision
+
+    def prefill(self) -> tuple[int, int]:
+        """Prompt tokens that are being read, in truth and by ghosts."""
+        each = (self.gate.snapshot(), self.gate.ghosts.snapshot())
+        real, ghosts = [sum(one.prefill_tokens for one in each.upstreams) for each in each]
+        return real, ghosts
+
+
+def test_the_observer_hears_of_real_requests_from_beginning_to_end_and_nobody_else_does() -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(places=1, e=1)
+        permits = [use.admit(name) for name in "abc"]
+        for permit in permits:
+            permit.complete()
+        assert use.observer.of("admitted") == ["a", "b", "c"]
+        assert use.observer.of("released") == ["a complete", "b complete", "c complete"]
+        assert use.observer.of("would_shed") == ["queue_full"]
+        assert use.freed == []
+
+    run(scenario())
+
+
+def test_of_several_engines_one_with_room_for_all_its_seats_is_taken() -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(a=2, b=8)
+        assert use.admit("x").upstream == "a"
+        assert use.admit("y", seats=5).upstream == "b"
+        assert use.admit("three", seats=3).upstream == "b"
+
+    run(scenario())
+
+
+def test_nobody_is_sent_to_an_engine_that_is_suspended() -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(a=2, b=2)
+        use.gate.suspend("a", Reason.UPSTREAM_STALLED)
+        assert [use.admit("x").upstream for _ in range(5)] == ["b"] * 5
+
+    run(scenario())
+
+
+def test_a_retry_has_its_ticket_taken_once() -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(e=1)
+        assert use.gate.invite_back()
+        use.admit("first try")
+        use.admit("come back unserved", attempt=1, readmitted=True)
+        assert use.budget.outstanding(now()) == 1.0
+        use.admit("retry", attempt=1)
+        assert use.budget.outstanding(now()) == 0.0
+
+    run(scenario())
+
+
+def test_a_refusal_tells_of_what_really_runs_and_waits_and_invites_nobody_in_vain() -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(a=1, b=1)
+        for name in "xyz":
+            use.admit(name)
+        use.gate.suspend("a", Reason.UPSTREAM_STALLED)
+        use.gate.suspend("b", Reason.UPSTREAM_STALLED)
+        assert use.gate.turns_away(AdmissionRequest(1, now() + 5))
+        rejection = use.gate.reject_early(5.0)
+        assert rejection is not None
+        assert (rejection.facts.load.queue_depth, rejection.facts.may_retry) == (0, False)
+        use.gate.resume("a")
+        assert not use.gate.turns_away(AdmissionRequest(1, now() + 5))
+
+    run(scenario())
+
+
+def test_a_ghosts_prompt_is_read_when_that_of_its_request_is() -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(prefill_limit=100, e=9)
+        permit = use.admit("a", prompt_tokens=60)
+        assert use.prefill() == (60, 60)
+        permit.first_byte()
+        assert use.prefill() == (0, 0)
+
+    run(scenario())
+
+
+def test_the_prompt_of_a_ghost_that_waited_is_read_as_much_later() -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(prefill_limit=100, e=9)
+        first, second = use.admit("a", prompt_tokens=60), use.admit("b", prompt_tokens=50)
+        assert use.prefill() == (110, 60)
+        await asyncio.sleep(1)
+        second.first_byte()
+        assert use.prefill() == (60, 60)
+        await asyncio.sleep(2)
+        first.first_byte()  # after 3 s; b's ghost begins, which has 1 s to go
+        assert use.prefill() == (0, 50)
+        await asyncio.sleep(0.9)
+        assert use.prefill() == (0, 50)
+        await asyncio.sleep(0.2)
+        assert use.prefill() == (0, 0)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("ends", ["evicted", "forgotten"])
+def test_the_prompt_of_a_ghost_that_never_ran_is_never_read(ends: str) -> None:
+    async def scenario() -> None:
+        use = ShadowInUse(places=1, prefill_limit=100, e=9)
+        first = use.admit("a", prompt_tokens=60)
+        waits, would_be_shed = use.admit("b", prompt_tokens=50), use.admit("c", prompt_tokens=50)
+        for permit in (waits, would_be_shed):
+            permit.first_byte()
+            permit.complete()
+        if ends == "forgotten":
+            use.gate.wind_up()
+        else:
+            await asyncio.sleep(61)
+        assert use.prefill() == (60, 60)
+        first.complete()
+        assert use.prefill() == (0, 0)
 
     run(scenario())
