@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from proxy.discovery.expansion import is_name
+from proxy.discovery.in_words import listed
 from proxy.discovery.watched_name import WatchedName
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class EngineList:
             found = await asyncio.get_running_loop().run_in_executor(None, file.look)
         except ValueError as problem:
             self._has_problem = True
-            known = ", ".join(map(str, self._addresses)) or "no engine"
+            known = listed(self._addresses) or "no engine"
             _log.warning("%s: %s; going on with %s", file.path, problem, known)
             return
         if found is None:
@@ -142,7 +143,7 @@ class EngineList:
         had_problem, self._has_problem = self._has_problem, False
         if set(found) != set(self._addresses):
             if found:
-                _log.info("%s now names %s", file.path, ", ".join(map(str, found)))
+                _log.info("%s now names %s", file.path, listed(found))
             else:
                 self._warn_of_none(file)
             await self._take(found)

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from proxy.discovery.expansion import engines_behind, one_family
+from proxy.discovery.in_words import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class WatchedName:
                 "them (SLUICE_DNS_INTERVAL=0: one engine, whatever its addresses)",
                 self._address,
                 len(ips),
-                ", ".join(ips),
+                listed(ips),
             )
         return True
 
@@ -112,7 +113,7 @@ class WatchedName:
             return
         self._trouble = trouble
         unknown = "no engine" if self._by_address else "its name"
-        known = ", ".join(engine.ip or unknown for engine in self.engines)
+        known = listed(engine.ip or unknown for engine in self.engines)
         _log.warning(
             "%s: its host cannot be looked up (%s); going on with %s",
             self._address,

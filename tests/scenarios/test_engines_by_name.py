@@ -18,7 +18,7 @@ from tests.support.scripted_resolver import ScriptedResolver
 from tests.support.virtual_time import run, settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     import pytest
 
@@ -65,6 +65,10 @@ class Site:
         self.holds = {ip: Hold() for ip in (A, B, C)}
         self.apps = {ip: ScriptedApp(hold) for ip, hold in self.holds.items()}
         self.wires = {ip: InMemoryUpstream(engine) for ip, engine in self.apps.items()}
+
+    def run_at(self, ips: Iterable[str]) -> None:
+        """Engines that answer at once."""
+        self.wires |= {ip: InMemoryUpstream(ScriptedApp()) for ip in ips}
 
     def running(self) -> dict[str, int]:
         """Requests by address, where there are any."""
@@ -193,6 +197,37 @@ def test_an_address_that_comes_and_goes_changes_nothing_for_the_one_that_stays(
                 assert vllm.engines()[PLAIN] == 2
             vllm.holds[A].release()
             await all_end_well(asked)
+
+    run(scenario())
+
+
+def test_a_name_server_gone_mad_costs_nobody_who_stays_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Hundreds of addresses, others each time, none, and faults, in turn."""
+
+    async def scenario() -> None:
+        async with site(monkeypatch, A) as vllm:
+            running = await vllm.ask(2)
+            stays = vllm.application.fleet.engines[PLAIN]
+            for number in range(3):
+                many = [f"10.{number}.{one // 200}.{one % 200 + 10}" for one in range(300)]
+                vllm.run_at(many)
+                await vllm.resolves_to(A, *many)
+                assert len(vllm.engines()) == 301
+                others = await vllm.ask(100)
+                await all_end_well(others)
+                await vllm.resolves_to()
+                assert len(vllm.engines()) >= 301, "none is no answer"
+                vllm.resolver.answers["vllm"] = OSError("nobody answers")
+                await asyncio.sleep(A_LOOKUP_S)
+                await vllm.resolves_to(A)
+                assert vllm.application.fleet.engines[PLAIN] is stays
+            await asyncio.sleep(UNSEATED_S)
+            assert vllm.engines() == {PLAIN: 2}
+            assert max(len(one.getMessage()) for one in caplog.records) < 500
+            vllm.holds[A].release()
+            await all_end_well(running)
 
     run(scenario())
 
