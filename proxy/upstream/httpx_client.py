@@ -26,7 +26,7 @@ import asyncio
 import re
 import ssl
 from math import inf
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import httpx
 
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest
 
     _Reading = asyncio.Task[bytes]
+
+_T = TypeVar("_T")
 
 # How httpcore and h11 word an end of stream; they have no exception of its own for it.
 _ENDED_EARLY = ("Server disconnected", "peer closed", "peer unexpectedly closed")
@@ -134,7 +136,7 @@ class HttpxUpstream:
         sending = asyncio.ensure_future(transport.handle_async_request(attempt.request))
         try:
             async with asyncio.timeout_at(_or_none(total_at)), attempt.first_byte:
-                response = await asyncio.shield(sending)
+                response = await _unharmed(sending)
         except httpx.LocalProtocolError as error:
             raise ValueError(str(error)) from error
         except (httpx.HTTPError, TimeoutError) as error:
@@ -160,7 +162,7 @@ class HttpxUpstream:
         """Gives the connection back if the response was read to its end; else closes it."""
         closing = asyncio.ensure_future(_close(response, reading))
         self._keep_until_done(closing)
-        await asyncio.shield(closing)  # it goes on when whoever asked for it is cancelled (again)
+        await _unharmed(closing)  # it goes on when whoever asked for it is cancelled (again)
 
     def _keep_until_done(self, closing: asyncio.Task[None]) -> None:
         self._closings.add(closing)
@@ -247,7 +249,7 @@ class HttpxExchange:
         try:
             async with asyncio.timeout_at(_or_none(self._total_at)):
                 self._reading = asyncio.ensure_future(_next_part(self._parts))
-                part = await asyncio.shield(self._reading)
+                part = await _unharmed(self._reading)
         except (httpx.HTTPError, TimeoutError) as error:
             self._failure = self._upstream.error_for(error)
             raise self._failure from error
@@ -257,6 +259,13 @@ class HttpxExchange:
     async def pass_to(self, take: Take, room: Room) -> None:
         """See UpstreamResponse.pass_to."""
         await pass_by_reading(self, take, room)
+
+
+async def _unharmed(work: asyncio.Future[_T]) -> _T:
+    """What it gives; it goes on when whoever waits for it is cancelled. (asyncio.shield would tell
+    the loop of its failure then, from Python 3.14 on, although somebody else looks at that.)"""
+    await asyncio.wait([work])
+    return work.result()
 
 
 def _transport(
