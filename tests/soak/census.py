@@ -85,8 +85,13 @@ def allowed(name: str, spare: int) -> int:
         return 2
     if name in KEPT:
         return KEPT[name]
-    return spare * 20 if name.startswith(ITEMS) or name in _PLAIN else spare
+    return _MORE_SPARE.get(name, spare)
 
 
-# Hold a value each in the bounded histories, and are what much else is made of.
-_PLAIN = frozenset({"dict", "list", "tuple", "set", "cell", "function", "weakref.ReferenceType"})
+# What the bounded histories and caches are made of, and much else: a little of each is theirs.
+_MORE_SPARE = {
+    **dict.fromkeys(("dict", "list", "tuple", "set", "cell", "function"), 1_000),
+    f"{ITEMS}deque": 2_000,
+    f"{ITEMS}dict": 500,
+    f"{ITEMS}list": 200,
+}
