@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 _HAS_LEFT = (Fault.CLIENT_FIN, Fault.CLIENT_RST)
 
 
-async def judge(scene: Scene, cell: Cell, holders: RequestOutcome = RequestOutcome.OK) -> None:
+async def judge(
+    scene: Scene,
+    cell: Cell,
+    holders: RequestOutcome = RequestOutcome.OK,
+    *,
+    engine_is_seen: bool = True,
+) -> None:
     """Once the fault has struck, and all that is still to come was let go.
 
     `holders`: what became of the requests that had the seats, where there were some.
@@ -39,7 +45,10 @@ async def judge(scene: Scene, cell: Cell, holders: RequestOutcome = RequestOutco
     await stand.engine.until(lambda: stand.engine.inflight == 0)
     counted = stand.counted()
     assert counted == +expected, f"counted {counted}, not {expected}"
-    _engine_saw(scene, promise.engine)
+    if engine_is_seen:
+        _engine_saw(scene, promise.engine)
+    if not stand.engine.is_listening:
+        await stand.engine.listen()
     await stand.capacity_is_exact()
     await stand.no_socket_is_left()
 

@@ -93,6 +93,14 @@ ROWS: Mapping[Fault, tuple[Rule, ...]] = {
     Fault.ENGINE_SLOW: (
         _NOT_DUE, _NOT_DUE, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, _NOT_DUE,
     ),
+    Fault.ENGINE_KILLED: (
+        _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _CLOSED, _BROKEN, _BROKEN,
+        _BROKEN, IDLE_END,
+    ),
+    Fault.ENGINE_TERMINATED: (
+        _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, SERVED, SERVED, SERVED,
+        SERVED, IDLE_END,
+    ),
 }  # fmt: skip
 
 _HTTPX_READS_ON = Impossible(

@@ -15,28 +15,42 @@ from tests.support.scripted_upstream import unresponsive_port
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.faults.engine_process import EngineProcess
     from tests.faults.scripted_engine import Answer, Ending
     from tests.faults.stand import Stand
 
 SUBJECT = "subject"
 HOLDERS = ("holder-0", "holder-1")
 _BODY = b'{"prompt": "' + b"x" * 200 + b'"}'
-_IN_AN_ANSWER = (Point.HEADERS, Point.BETWEEN, Point.LAST)
+IN_AN_ANSWER = (Point.HEADERS, Point.BETWEEN, Point.LAST)
 _WITHIN_S = 5.0
 
 
-class Scene:
-    """`held_at`: how far the engine answers before it waits for an order."""
+def held_at(point: Point, said: Answer) -> dict[str, tuple[Point, Answer]]:
+    """How far the engine answers, and to whom, before it waits for an order."""
+    at = point if point in IN_AN_ANSWER else Point.SENT
+    of_holders = Point.SENT, answer(stream=False)
+    return {SUBJECT: (at, said), **dict.fromkeys(HOLDERS, of_holders)}
 
-    def __init__(self, stand: Stand, point: Point, said: Answer, *, stream: bool) -> None:
+
+class Scene:
+    """`said` is the engine's answer, `script` what plays the engine, by default in this process."""
+
+    def __init__(
+        self,
+        stand: Stand,
+        point: Point,
+        said: Answer,
+        *,
+        stream: bool,
+        script: Script | EngineProcess | None = None,
+    ) -> None:
         self.stand = stand
         self.point = point
         self._stream = stream
         self._exits = contextlib.AsyncExitStack()
         self.said = said
-        at = point if point in _IN_AN_ANSWER else Point.SENT
-        of_holders = Point.SENT, answer(stream=False)
-        self.script = Script({SUBJECT: (at, said), **dict.fromkeys(HOLDERS, of_holders)})
+        self.script = script or Script(held_at(point, said))
         self.client: WatchingClient
         self.served_beside = 0
         """Requests that were served only to bring this one to its point."""
@@ -44,10 +58,16 @@ class Scene:
     @classmethod
     @contextlib.asynccontextmanager
     async def at(
-        cls, stand: Stand, point: Point, said: Answer, *, stream: bool
+        cls,
+        stand: Stand,
+        point: Point,
+        said: Answer,
+        *,
+        stream: bool,
+        script: Script | EngineProcess | None = None,
     ) -> AsyncIterator[Self]:
         """The scene, at that point."""
-        scene = cls(stand, point, said, stream=stream)
+        scene = cls(stand, point, said, stream=stream, script=script)
         try:
             await scene.reach()
             yield scene
@@ -59,13 +79,14 @@ class Scene:
         self.stand.engine.greet = None
         self.stand.gateway.freeze.thaw()
         await self._exits.aclose()
-        if not self.stand.engine.is_listening:
+        if isinstance(self.script, Script) and not self.stand.engine.is_listening:
             await self.stand.engine.listen()
 
     # To the point.
 
     async def reach(self) -> None:
-        self.stand.engine.handler = self.script
+        if isinstance(self.script, Script):
+            self.stand.engine.handler = self.script
         self.client = await self._connect()
         match self.point:
             case Point.HEAD:
@@ -118,7 +139,7 @@ class Scene:
         for name in HOLDERS:
             holder = await self._connect()
             holder.send(request_bytes(headers={"x-client-id": name}))
-        await self.stand.engine.until(lambda: self.script.arrived == set(HOLDERS))
+        await self.stand.engine.until(lambda: self.script.arrived >= set(HOLDERS))
 
     async def _freeze_when_granted(self) -> None:
         freeze = self.stand.gateway.freeze
@@ -133,7 +154,7 @@ class Scene:
         self.client.send(self.request())
         await self.stand.engine.until(lambda: SUBJECT in self.script.arrived)
         received = self.client.received
-        if self.point in _IN_AN_ANSWER:
+        if self.point in IN_AN_ANSWER:
             await self.client.until(lambda: b"\r\n\r\n" in received, "a head")
         if self.point is Point.BETWEEN:
             await self.client.until(lambda: self.said.first in received, "the first of a body")
