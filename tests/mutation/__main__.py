@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -39,6 +40,7 @@ def main() -> int:
     if arguments.only:
         mutants = [one for one in mutants if arguments.only in str(one)]
     prepare_hypothesis()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     began = time.monotonic()
     verdicts = _judge(mutants, QUICK, arguments.at_once)
     explained = _explained(mutants)
@@ -88,8 +90,14 @@ def _in_a_session(
         told = Path(folder, "verdicts")
         pid = os.fork()
         if pid == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os._exit(_session(mutants, tests, at_once, told))
-        if os.waitpid(pid, 0)[1] != 0:
+        try:
+            _, status = os.waitpid(pid, 0)
+        except BaseException:
+            os.kill(pid, signal.SIGTERM)
+            raise
+        if status != 0:
             raise SystemExit("the tests do not pass as they are")
         lines = [line.partition("\t") for line in told.read_text().splitlines()]
     verdicts = {by_name[name]: Verdict(verdict) for verdict, _, name in lines}

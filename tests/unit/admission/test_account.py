@@ -109,3 +109,7 @@ def test_what_holds_no_token_frees_none_and_what_holds_the_last_one_does() -> No
 
 def test_a_limit_that_can_only_be_nothing_holds_nobody() -> None:
     assert not Account("a", MovableLimit(0)).holds(1)
+
+
+def test_a_claim_on_seats_alone_is_on_no_tokens() -> None:
+    assert Claim("a", 3)[2:] == (0, 0)

@@ -489,10 +489,11 @@ class TestSeveralModels:
             desk.controller.serves(UPSTREAM, frozenset({"m1"}))
             desk.controller.serves("other", frozenset({"m2"}))
             for model in ("m1", "m1", "m2"):
-                await desk.arrive("x", model=model)
-            assert desk.controller.reject_early(tenant="x") is None, "there is one for it at m2"
-            await desk.arrive("x", model="m2")
-            assert desk.controller.reject_early(tenant="x") is not None
+                await desk.arrive("", model=model)
+            assert desk.controller.reject_early() is None, "there is one for it at m2"
+            await desk.arrive("", model="m2")
+            assert desk.controller.reject_early() is not None
+            assert desk.controller.reject_early(tenant="x") is None
             await desk.close()
 
         run(scenario())

@@ -1024,6 +1024,16 @@ class TestPlacesInAFullQueue:
 
         run(scenario())
 
+    def test_early_who_names_no_tenant_is_the_one_that_requests_without_a_name_are(self) -> None:
+        async def scenario() -> None:
+            queue = PriorityDiscipline[Waiter](now, tenant_max_in_flight=1)
+            use = GateInUse(max_queue_depth=0, e=8, queue=queue)
+            assert use.gate.reject_early() is None
+            use.ask("")
+            assert use.gate.reject_early() is not None
+
+        run(scenario())
+
     def test_early_it_is_asked_for_one_seat(self) -> None:
         async def scenario() -> None:
             queue = PriorityDiscipline[Waiter](now, tenant_max_in_flight=2)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from proxy.admission.outcome import Evicted, Load, Reason, RefusalFacts, Refused, Rejected
@@ -37,3 +39,11 @@ def test_reasons_are_the_codes_that_clients_see() -> None:
         "upstream_stalled",
         "draining",
     }
+
+
+def test_a_load_without_tokens_is_one_of_one_engine_that_limits_none() -> None:
+    assert Load(2, 2, 4, 4)[4:] == (0, None, 0, None, 1)
+
+
+def test_unless_told_otherwise_it_may_wait_for_ever_and_is_not_invited_back() -> None:
+    assert (FACTS.may_wait_s, FACTS.may_retry) == (math.inf, False)

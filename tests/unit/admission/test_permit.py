@@ -50,3 +50,7 @@ def test_its_repr_says_what_is_held_where() -> None:
     assert repr(permit) == "<Permit 2 seats at engine, held>"
     permit.complete()
     assert repr(permit) == "<Permit 2 seats at engine, complete>"
+
+
+def test_endings_have_the_names_that_observers_write_down() -> None:
+    assert [str(ending) for ending in Ending] == ["complete", "ignore", "drop"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.admission.retry_budget import FIRST_TICKETS, RetryBudget
+from proxy.admission.retry_budget import DEFAULT_SHARE, FIRST_TICKETS, RetryBudget
 
 
 def drawn(budget: RetryBudget, now: float) -> int:
@@ -171,3 +171,7 @@ def test_never_more_are_invited_than_the_share_of_those_served_and_the_first_few
             invited += budget.draw(now)
         assert invited <= FIRST_TICKETS + share * admissions + 1e-6
         assert 0 <= budget.outstanding(now) <= invited
+
+
+def test_at_first_there_are_ten_and_a_fifth_for_each_admission() -> None:
+    assert (FIRST_TICKETS, DEFAULT_SHARE) == (10, 0.2)
