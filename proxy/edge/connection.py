@@ -7,6 +7,7 @@ replaced. What is added:
   answer;
 - the head of a request is bounded in size (431) and in time (408), an upload that goes on after
   its answer is bounded in time, and so is a client that does not read;
+- trailers are bounded too, and dropped: a request is judged by its head;
 - a pipelined request does not stop us from seeing that the client has left, nor from telling the
   request that runs, as uvicorn would tell only the one that was read last;
 - a request to upgrade that we do not follow (`h2c`, as Java's client sends it) is served and its
@@ -18,19 +19,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from proxy.edge.client_connection import (
-    CONNECTION_EXTENSION,
-    ClientConnection,
-    ConnectionRefusal,
-)
+from proxy.edge.client_connection import CONNECTION_EXTENSION, ClientConnection, ConnectionRefusal
 from proxy.edge.entrance import WrittenAnswer, enter_of
 from proxy.edge.light_event import LightEvent
+from proxy.edge.request_target import take_apart
 from proxy.edge.response_cycle import ResponseCycle
 from proxy.edge.unreadable import UnreadableHeadError, answer_to_unreadable
 from proxy.edge.upgrade_body import announces_body, body_parser
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
 
 MAX_HEAD_BYTES: Final = 65_536
 _HEAD_TOO_LARGE = f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes."
+_TRAILERS = f"Trailers and chunk extensions are larger than {MAX_HEAD_BYTES} bytes."
 # What may wait behind a running request. No client in use pipelines; the bounds are for attackers.
 _MAX_PIPELINED = 8
 _MAX_PIPELINED_BYTES = 65_536
@@ -65,8 +63,8 @@ class SluiceProtocol(HttpToolsProtocol):
     # Beyond 30 attributes Python keeps an object's in a hash table, which takes 1.4 KiB (3.13).
     __slots__ = (
         "_asgi", "_body_after_upgrade", "_due", "_enter", "_extensions", "_has_begun",
-        "_head_bytes", "_hosts", "_idle_since", "_in_head", "_is_deaf", "_measures_heads",
-        "_stalled_since", "_unsent_bytes", "reading_since", "refusal", "running",
+        "_has_progressed", "_head_bytes", "_hosts", "_idle_since", "_in_head", "_is_deaf",
+        "_measures_heads", "_stalled_since", "_unsent_bytes", "reading_since", "refusal", "running",
     )  # fmt: skip
 
     cycle: ResponseCycle | None  # type: ignore[assignment]  # uvicorn's forgets that it begins as None
@@ -79,7 +77,7 @@ class SluiceProtocol(HttpToolsProtocol):
         self.reading_since: float | None = None
         self.refusal: ConnectionRefusal | None = None
         self._has_begun = self._due = self._is_deaf = self._in_head = False
-        self._body_after_upgrade = self._measures_heads = False
+        self._body_after_upgrade = self._has_progressed = self._measures_heads = False
         self._head_bytes = self._hosts = self._unsent_bytes = 0
         self._stalled_since = self._idle_since = 0.0
 
@@ -103,17 +101,19 @@ class SluiceProtocol(HttpToolsProtocol):
         if self._is_deaf:
             return
         self._measures_heads = self._head_bytes + len(data) > MAX_HEAD_BYTES
+        self._has_progressed = False
         self._parse(data)
         if self.pipeline:  # before any is begun: each one that is answered at once begins the next
             self._read_on_behind_running()
         if self._due:
             self._due = False
             self._begin(self.running, self.app)
-        if self._in_head and not self.transport.is_closing():
+        is_between = self.reading_since is not None and not self._has_progressed
+        if (self._in_head or is_between) and not self.transport.is_closing():
             # Counted per read, after parsing: a head that came whole with its body costs nothing.
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(431, "bad_request", _HEAD_TOO_LARGE)
+                self._refuse(431, "bad_request", _HEAD_TOO_LARGE if self._in_head else _TRAILERS)
 
     def _parse(self, data: bytes) -> None:
         """As uvicorn's, but that the client is told what is wrong, and the log is not flooded."""
@@ -155,8 +155,7 @@ class SluiceProtocol(HttpToolsProtocol):
         }
         self.reading_since = self.loop.time()
         self._in_head = True
-        self._head_bytes = 0
-        self._hosts = 0
+        self._head_bytes = self._hosts = 0
 
     def on_headers_complete(self) -> None:
         """As uvicorn's, but for the cycle's class, and for what it costs: no limit_concurrency
@@ -172,6 +171,7 @@ class SluiceProtocol(HttpToolsProtocol):
         self._body_after_upgrade = upgrade and announces_body(self.headers)
         self._set_target(self.url)
         self._in_head = False  # not sooner: a head that is refused is answered for itself
+        self._has_progressed, self._head_bytes = True, 0
         previous = self.cycle
         keep_alive = http_version != "1.0" and not upgrade and parser.should_keep_alive()
         self.cycle = ResponseCycle(self, keep_alive)
@@ -182,9 +182,14 @@ class SluiceProtocol(HttpToolsProtocol):
             self._queue_pipelined(self.cycle)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            return  # a trailer, which says nothing about a request that has been judged by its head
         name = name.lower()
         if name == b"host":
             self._hosts += 1
+        elif name == b"transfer-encoding" and value.lower() != b"chunked":
+            # The gateway refuses it too. But where its body ends, others may see differently.
+            raise UnreadableHeadError(400, "Transfer-Encoding must be 'chunked', or not be there.")
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -202,18 +207,10 @@ class SluiceProtocol(HttpToolsProtocol):
             raise UnreadableHeadError(431, _HEAD_TOO_LARGE)
 
     def _set_target(self, url: bytes) -> None:
-        if url.startswith(b"/"):
-            raw_path, _, query = url.partition(b"?")
-        else:  # absolute form, which clients of a forward proxy use; or no path at all
-            try:
-                parsed = httptools.parse_url(url)
-            except httptools.HttpParserInvalidURLError:
-                raise UnreadableHeadError(400, "The request target is not a path.") from None
-            raw_path, query = parsed.path or b"", parsed.query or b""
-        path = raw_path.decode("ascii")
-        self.scope["path"] = unquote(path) if "%" in path else path
-        self.scope["raw_path"] = raw_path
-        self.scope["query_string"] = query
+        target = take_apart(url)
+        self.scope["path"] = target.path
+        self.scope["raw_path"] = target.raw_path
+        self.scope["query_string"] = target.query
 
     def _queue_pipelined(self, cycle: ResponseCycle) -> None:
         # uvicorn stops reading until the running request is answered, and with that would no
@@ -259,6 +256,7 @@ class SluiceProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """As uvicorn's, but that nothing is copied."""
         cycle = self.cycle
+        self._has_progressed, self._head_bytes = True, 0
         if cycle is None or cycle.response_complete:
             return
         cycle.add_body(body)

@@ -27,11 +27,20 @@ class BodyReceiver(Protocol):
 
 
 class _BodyOnly:
-    """The parser looks its callbacks up once; those that are not here it does not make."""
+    """The parser looks its callbacks up once; those that are not here it does not make. What comes
+    behind the body is no part of it, whatever it looks like: the connection ends with this one."""
 
     def __init__(self, receiver: BodyReceiver) -> None:
-        self.on_body = receiver.on_body
-        self.on_message_complete = receiver.on_message_complete
+        self._receiver: BodyReceiver | None = receiver
+
+    def on_body(self, body: bytes) -> None:
+        if self._receiver is not None:
+            self._receiver.on_body(body)
+
+    def on_message_complete(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.on_message_complete()
 
 
 def announces_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:

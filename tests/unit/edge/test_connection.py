@@ -112,6 +112,85 @@ class Bouncer:
             await echo(scope, receive, send)
 
 
+# What comes with a body ------------------------------------------------------------------------
+
+CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def test_trailers_are_no_headers_however_they_come() -> None:
+    """In one read with the head, they stood among its fields: a key, a tenant, a priority that
+    whatever is in front of us had never seen."""
+
+    async def scenario() -> None:
+        request = CHUNKED + b"2\r\nok\r\n0\r\nauthorization: Bearer k\r\nhost: y\r\n\r\n"
+        for size in (1, len(request)):
+            wire = Wire(echo)
+            for start in range(0, len(request), size):
+                wire.receives(request[start : start + size])
+            await wire.done()
+            names = [name for name, _ in wire.calls[0]["headers"]]
+            assert names == [b"host", b"transfer-encoding"]
+            assert bodies(wire) == [b"/|ok"]
+            wire.client_leaves()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("endless", [b"0\r\nx: ", b"2;", b"2\r\nok\r\n0\r\nx: y\r\nz: "])
+def test_what_is_around_a_body_is_bounded(endless: bytes) -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(CHUNKED + endless)
+        for _ in range(MAX_HEAD_BYTES // 1000 + 1):
+            assert wire.sent == b""
+            wire.receives(b"a" * 1000)
+        await wire.done()
+        assert refusal(wire)[0] == 431
+
+    run(scenario())
+
+
+def test_a_long_body_in_small_pieces_is_not_counted_as_what_is_around_it() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(CHUNKED.replace(b"\r\n\r\n", b"\r\nx: " + b"y" * 60_000 + b"\r\n\r\n"))
+        for _ in range(20_000):
+            wire.receives(b"5\r\n")
+            wire.receives(b"hello\r\n")
+        wire.receives(b"0\r\n\r\n")
+        await wire.done()
+        assert len(bodies(wire)[0]) == len(b"/|") + 100_000
+        wire.client_leaves()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b",chunked", b"chunked;q=1"])
+def test_nothing_is_read_behind_a_body_that_may_end_elsewhere(coding: bytes) -> None:
+    """Whatever is in front of us may have found its end in another place."""
+
+    async def scenario() -> None:
+        wire = Wire(echo)
+        wire.receives(CHUNKED.replace(b"chunked", coding) + b"0\r\n\r\n" + GET % 2)
+        await wire.done()
+        assert refusal(wire)[0] == 400
+        assert wire.calls == []
+
+    run(scenario())
+
+
+def test_what_comes_behind_a_body_with_an_upgrade_is_no_part_of_it() -> None:
+    async def scenario() -> None:
+        upgrade = POST.replace(b"host", b"connection: upgrade\r\nupgrade: h2c\r\nhost")
+        wire = Wire(echo)
+        wire.receives(upgrade % (5, b"hello") + POST % (4, b"more"))
+        await wire.done()
+        assert bodies(wire) == [b"/|hello"]
+        assert wire.ended == ["close"]
+
+    run(scenario())
+
+
 # Requests that can be read ---------------------------------------------------------------------
 
 
