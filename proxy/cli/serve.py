@@ -17,6 +17,7 @@ from proxy.cli.serving import (
     announce,
     bind_listener,
     connection_limits,
+    no_core_dumps,
     open_trace,
     raise_descriptor_limit,
     record_sinks,
@@ -99,6 +100,8 @@ def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
         )
         log = start_log(settings, stack)
         raise_descriptor_limit(settings)
+        if companion is None:  # an engine beside it would inherit this
+            no_core_dumps()
         if settings.workers > 1:
             serving = supervise(settings, public, admin)
         else:

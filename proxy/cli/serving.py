@@ -67,6 +67,13 @@ def raise_descriptor_limit(settings: Settings) -> None:
         )
 
 
+def no_core_dumps() -> None:
+    """In one would be what clients ask and what they are answered, and the engine's key. Whoever
+    needs one all the same has `prlimit --core`."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 def start_log(settings: Settings, stack: ExitStack) -> LineWriter:
     """Standard error, to which nobody has to wait for anybody; closed with `stack`."""
     writer = LineWriter(sys.stderr.fileno(), "stderr", owned=False, shared=settings.workers > 1)

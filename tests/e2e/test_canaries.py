@@ -7,6 +7,7 @@ tests/scenarios/test_canaries.py; here it is what the libraries and the process 
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -223,6 +224,8 @@ def test_a_fault_of_the_gateway_itself_quotes_nobody(log_format: str) -> None:
                     client.send(with_secrets(target, connection="close"))
                     await client.rest()
             await eventually(lambda: count_of(sluice.log, "ValueError") >= len(FAULTS))
+            limits = Path(f"/proc/{sluice.pid}/limits").read_text()
+            assert re.search(r"^Max core file size +0 ", limits, re.MULTILINE)
             sluice.process.send_signal(signal.SIGABRT)
             await sluice.process.wait()
             await eventually(lambda: any("Fatal Python error" in line for line in sluice.log))

@@ -66,6 +66,16 @@ def test_as_many_files_as_allowed_may_be_open_and_too_few_are_said(
         assert "100 seats and 50 waiting places" in caplog.text
 
 
+def test_no_core_is_dumped_unless_somebody_asks_for_it_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = Limits(resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", limits.get)
+    monkeypatch.setattr(resource, "setrlimit", limits.set)
+    module.no_core_dumps()
+    assert limits.now == (0, resource.RLIM_INFINITY)
+
+
 @pytest.mark.parametrize(
     ("level", "traced", "kinds"),
     [
