@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -120,9 +119,12 @@ class _Slices(httpx.AsyncByteStream):
 
 
 def shut_down(stream: NetworkStream) -> None:
-    """FIN, at once. By way of a second descriptor: uvloop's socket object offers no more."""
+    """FIN, at once. By way of a second object for the socket, as uvloop's offers no more; not of a
+    second descriptor, of which there may be none left."""
     connected = stream.get_extra_info("socket")
-    with contextlib.suppress(OSError):
-        twin = socket.socket(fileno=os.dup(connected.fileno()))
-        with twin:
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it is closed
+        twin = socket.socket(fileno=connected.fileno())
+        try:
             twin.shutdown(socket.SHUT_RDWR)
+        finally:
+            twin.detach()

@@ -10,6 +10,7 @@ import pytest
 from proxy.upstream.httpx_attempt import Attempt, shut_down
 from proxy.upstream.port import UpstreamRequest, UpstreamTimeouts
 from proxy.upstream.request_sender import SLICE_BYTES
+from tests.support.descriptors import no_descriptors
 from tests.support.virtual_time import now, run, settle
 
 ORIGIN = httpx.URL("http://engine:8000/")
@@ -178,3 +179,16 @@ def test_tls_asks_for_the_name_of_a_server_that_is_reached_by_its_address() -> N
         assert "sni_hostname" not in attempt_of().request.extensions
 
     run(scenario())
+
+
+def test_a_connection_is_shut_down_though_nothing_can_be_opened() -> None:
+    """Else an engine would go on generating for a client that has left."""
+    with Stream() as stream, no_descriptors():
+        shut_down(stream)
+        assert stream.theirs.recv(1) == b""
+
+
+def test_one_that_is_closed_need_not_be_shut_down() -> None:
+    with Stream() as stream:
+        stream.ours.close()
+        shut_down(stream)
