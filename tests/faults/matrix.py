@@ -7,7 +7,7 @@ is promised in each; the tests and docs/fault-matrix.md are made from it.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.telemetry.request_outcome import RequestOutcome
 
@@ -244,6 +244,7 @@ OWN_FAULT = Promise(
     status=500,
     code="internal_error",
 )
+OWN_FAULT_LATE = replace(OWN_FAULT, engine=Engine.UNCERTAIN)
 OWN_BREAK = Promise(
     name="broken, `internal_error`",
     words="The answer is broken off, so that it is not complete on the wire: of an event stream "
@@ -251,7 +252,7 @@ OWN_BREAK = Promise(
     "and the engine is not blamed.",
     outcome=RequestOutcome.UPSTREAM_ERROR,
     client=Client.BROKEN,
-    engine=Engine.ABORTED,
+    engine=Engine.UNCERTAIN,
     code="internal_error",
 )
 CUT_UNREAD = Promise(
@@ -261,6 +262,7 @@ CUT_UNREAD = Promise(
     outcome=None,
     client=Client.CLOSED,
     engine=Engine.NOTHING,
+    status=0,
 )
 
 

@@ -12,11 +12,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from tests.faults.matrix import (
+    CUT_UNREAD,
     DROPPED,
     IDLE_END,
+    IDLE_KEPT,
     LEFT,
     LEFT_UNSENT,
     NOT_READ,
+    OWN_BREAK,
+    OWN_FAULT,
+    OWN_FAULT_LATE,
     RESENT,
     SERVED,
     Engine,
@@ -44,6 +49,7 @@ _UNTELLABLE = Impossible(
 )
 _UNASKED = Impossible("The same: an engine that answers before it is asked.")
 _TOO_SOON = Impossible("Half an answer that nobody asked for is garbage: see there.")
+_DOES_NOTHING = Impossible("Nothing is done that memory could be wanting for.")
 _IDLE_IS_SILENT = Impossible("A connection that rests is silent.")
 
 _CLOSED = failed("upstream_closed")
@@ -100,6 +106,16 @@ ROWS: Mapping[Fault, tuple[Rule, ...]] = {
     Fault.ENGINE_TERMINATED: (
         _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, SERVED, SERVED, SERVED,
         SERVED, IDLE_END,
+    ),
+    Fault.NO_DESCRIPTORS: (
+        SERVED, SERVED, SERVED, SERVED, _NO_ENGINE, SERVED, SERVED, SERVED, SERVED, IDLE_KEPT,
+    ),
+    Fault.NO_MEMORY: (
+        CUT_UNREAD, OWN_FAULT, OWN_FAULT, OWN_FAULT, OWN_FAULT, OWN_FAULT_LATE, OWN_BREAK,
+        OWN_BREAK, OWN_BREAK, _DOES_NOTHING,
+    ),
+    Fault.CLOCK_JUMP: (
+        SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, IDLE_KEPT,
     ),
 }  # fmt: skip
 

@@ -34,7 +34,8 @@ def held_at(point: Point, said: Answer) -> dict[str, tuple[Point, Answer]]:
 
 
 class Scene:
-    """`said` is the engine's answer, `script` what plays the engine, by default in this process."""
+    """`said` is the engine's answer, `script` what plays the engine, by default in this process.
+    Without `sends` a request that is to be queued is kept back."""
 
     def __init__(
         self,
@@ -44,7 +45,9 @@ class Scene:
         *,
         stream: bool,
         script: Script | EngineProcess | None = None,
+        sends: bool = True,
     ) -> None:
+        self._sends = sends
         self.stand = stand
         self.point = point
         self._stream = stream
@@ -65,9 +68,10 @@ class Scene:
         *,
         stream: bool,
         script: Script | EngineProcess | None = None,
+        sends: bool = True,
     ) -> AsyncIterator[Self]:
         """The scene, at that point."""
-        scene = cls(stand, point, said, stream=stream, script=script)
+        scene = cls(stand, point, said, stream=stream, script=script, sends=sends)
         try:
             await scene.reach()
             yield scene
@@ -81,6 +85,12 @@ class Scene:
         await self._exits.aclose()
         if isinstance(self.script, Script) and not self.stand.engine.is_listening:
             await self.stand.engine.listen()
+
+    @property
+    def requests(self) -> int:
+        """Those that will be counted, if this one is."""
+        holders = len(HOLDERS) if self.point is Point.QUEUED else 0
+        return self.served_beside + holders + (self.point is not Point.IDLE)
 
     # To the point.
 
@@ -99,8 +109,9 @@ class Scene:
                 await self.stand.until(lambda held: held.requests == 1)
             case Point.QUEUED:
                 await self._take_all_seats()
-                self.client.send(self.request())
-                await self.stand.until(lambda held: held.queue_depth == 1)
+                if self._sends:
+                    self.client.send(self.request())
+                    await self.stand.until(lambda held: held.queue_depth == 1)
             case Point.GRANTED:
                 await self._warm_up()
                 await self._freeze_when_granted()
@@ -189,6 +200,11 @@ class Scene:
     def order_holders(self, ending: Ending) -> None:
         """The same of those that have the seats, if somebody has."""
         self.script.order(ending, *HOLDERS)
+
+    def send_what_waits(self) -> None:
+        """The whole request, where it was kept back."""
+        if self.point is Point.QUEUED:
+            self.client.send(self.request())
 
     def send_the_rest(self) -> None:
         if self.point is Point.HEAD:

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.cell import judge
 from tests.faults.matrix import Fault, Point
 from tests.faults.rules import CLIENT_KINDS, Cell
-from tests.faults.scene import HOLDERS, Scene
+from tests.faults.scene import Scene
 from tests.faults.scripted_engine import answer, endless_answer, finish, flood
 from tests.faults.stand import Stand, of_each_client, standing
 from tests.faults.watching_client import WatchingClient
@@ -49,11 +49,6 @@ def test_a_client_that_leaves(stand: Stand, cell: Cell) -> None:
     stand.run(scenario())
 
 
-def requests_of(scene: Scene) -> int:
-    holders = len(HOLDERS) if scene.point is Point.QUEUED else 0
-    return scene.served_beside + holders + 1
-
-
 @of_each_client("stand", Fault.CLIENT_STOPS_READING)
 def test_a_client_that_stops_reading(stand: Stand, cell: Cell) -> None:
     async def scenario() -> None:
@@ -68,7 +63,7 @@ def test_a_client_that_stops_reading(stand: Stand, cell: Cell) -> None:
             scene.send_the_rest()
             scene.order_holders(finish)
             scene.order(finish if is_last else flood)
-            await stand.until_ended(requests_of(scene))
+            await stand.until_ended(scene.requests)
             scene.client.read_on()
             await judge(scene, cell)
 

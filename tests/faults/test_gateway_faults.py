@@ -1,0 +1,80 @@
+"""A gateway that is out of descriptors, out of memory, or whose clock jumps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.cell import judge
+from tests.faults.gateway_faults import no_memory, wall_clock_that_jumps
+from tests.faults.matrix import Fault, Point
+from tests.faults.scene import Scene
+from tests.faults.scripted_engine import answer, finish
+from tests.faults.stand import Stand, of_each_client, standing
+from tests.support.descriptors import no_descriptors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.rules import Cell
+
+
+@pytest.fixture(scope="module", name="stand")
+def _stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
+    with standing(upstream_client=request.param) as stand:
+        yield stand
+
+
+def go_on(scene: Scene) -> None:
+    """All that was still to come, comes."""
+    scene.thaw()
+    scene.send_the_rest()
+    scene.order_holders(finish)
+    scene.order(finish)
+
+
+@of_each_client("stand", Fault.NO_DESCRIPTORS)
+def test_a_gateway_that_can_open_nothing(stand: Stand, cell: Cell) -> None:
+    async def scenario() -> None:
+        said = answer(stream=cell.stream)
+        async with Scene.at(stand, cell.point, said, stream=cell.stream) as scene:
+            with no_descriptors():
+                go_on(scene)
+                await stand.until_ended(scene.requests)
+            await judge(scene, cell)
+
+    stand.run(scenario())
+
+
+@of_each_client("stand", Fault.NO_MEMORY)
+def test_a_gateway_that_is_out_of_memory(stand: Stand, cell: Cell) -> None:
+    async def scenario() -> None:
+        said = answer(stream=cell.stream)
+        async with Scene.at(stand, cell.point, said, stream=cell.stream, sends=False) as scene:
+            with no_memory(cell.point):
+                scene.send_what_waits()
+                go_on(scene)
+                await stand.until_ended(scene.requests - (cell.point is Point.HEAD))
+                if cell.point is Point.HEAD:
+                    await scene.client.until(lambda: scene.client.is_over, "an end")
+            await judge(scene, cell)
+        stand.gateway.loop_failures.clear()  # uvloop tells of what a callback raised
+
+    stand.run(scenario())
+
+
+@of_each_client("stand", Fault.CLOCK_JUMP)
+def test_a_gateway_whose_wall_clock_jumps(stand: Stand, cell: Cell) -> None:
+    async def scenario() -> None:
+        said = answer(stream=cell.stream)
+        with wall_clock_that_jumps() as jump:
+            async with Scene.at(stand, cell.point, said, stream=cell.stream) as scene:
+                jump(3600.0)
+                await stand.settle()
+                jump(-86_400.0)
+                go_on(scene)
+                await judge(scene, cell)
+        assert all(0 <= record.duration_s < 10 for record in stand.gateway.records)
+
+    stand.run(scenario())
