@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.soak.census import BLOCKS, EXACT, ITEMS, KEPT, SPARE, left_behind, take_census
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def collector_as_it_was() -> Iterator[None]:
+    yield
+    gc.unfreeze()
 
 
 class Held:
