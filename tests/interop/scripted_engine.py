@@ -6,12 +6,13 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.support.scripted_upstream import Exchange, reset_on_receipt, silent
+from tests.support.scripted_upstream import Exchange, not_found, reset_on_receipt, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tests.support.scripted_answers import Handler
+    from tests.support.scripted_exchange import Pair
 
 RETRY_AFTER_S = 3
 """Longer than any client waits of its own accord before its first retry."""
@@ -98,6 +99,16 @@ async def breaks_in_a_stream(exchange: Exchange) -> None:
     exchange.reset()
 
 
+async def refuses(exchange: Exchange) -> None:
+    """It does not want to be asked again."""
+    refuse(exchange, [("retry-after", "1"), ("x-should-retry", "false")])
+
+
+def refuse(exchange: Exchange, headers: Sequence[Pair]) -> None:
+    busy = {"error": {"message": "busy", "type": "busy", "param": None, "code": 503}}
+    exchange.respond(json.dumps(busy).encode(), 503, headers)
+
+
 class Busy:
     """Its own 503 to the first request of each text, with a Retry-After; then it serves."""
 
@@ -108,9 +119,7 @@ class Busy:
         body = exchange.request.body
         if body not in self._turned_away:
             self._turned_away.add(body)
-            busy = {"error": {"message": "busy", "type": "busy", "param": None, "code": 503}}
-            raw = json.dumps(busy).encode()
-            exchange.respond(raw, 503, [("retry-after", str(RETRY_AFTER_S))])
+            refuse(exchange, [("retry-after", str(RETRY_AFTER_S))])
         elif exchange.request.path == b"/v1/messages":
             text = {"type": "text", "text": "served"}
             answer(exchange, anthropic_message(text, stop_reason="end_turn"))
@@ -127,9 +136,13 @@ BY_MODEL: Mapping[str, Handler] = {
     "breaks": breaks_in_a_stream,
     "dies": reset_on_receipt,
     "silent": silent,
+    "refuses": refuses,
     "busy": Busy(),
 }
 
 
 async def by_model(exchange: Exchange) -> None:
+    if not exchange.request.body:  # the gateway's own questions
+        await not_found(exchange)
+        return
     await BY_MODEL[json.loads(exchange.request.body)["model"]](exchange)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.interop.clients import BY_NAME
 from tests.interop.selection import each_call, each_client
+from tests.interop.stage import STARTING_TIMEOUT_S
 from tests.support.engine_process import wait_until
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tests.interop.site import Site
     from tests.interop.stage import Stage
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(STARTING_TIMEOUT_S)]
 
 COUNT = 50
 """Embeddings of more inputs than there are seats."""

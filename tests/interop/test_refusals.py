@@ -9,6 +9,7 @@ import pytest
 
 from tests.interop.expectations import BROKEN, CLASSES, FAILURES, RETRYABLE, TIMEOUT
 from tests.interop.selection import each_call, each_client
+from tests.interop.stage import STARTING_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tests.interop.clients import Running
     from tests.interop.stage import Stage
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(STARTING_TIMEOUT_S)]
 
 
 @each_client

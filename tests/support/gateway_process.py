@@ -125,6 +125,7 @@ async def gateway(
     preexec: Callable[[], None] | None = None,
     directory: Path | None = None,
     wait_until_ready: bool = True,
+    start_within_s: float = _START_WITHIN_S,
     **settings: object,
 ) -> AsyncIterator[GatewayProcess]:
     """`settings` are SLUICE_ variables in lower case without the prefix. Stopped with SIGTERM.
@@ -156,7 +157,7 @@ async def gateway(
     running = GatewayProcess(process)
     reading = asyncio.create_task(_collect(process, running.log))
     try:
-        async with asyncio.timeout(_START_WITHIN_S):
+        async with asyncio.timeout(start_within_s):
             await _read_ports(running, reading)
             if wait_until_ready:
                 await _until_ready(running)

@@ -92,8 +92,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, CurlError):
         return {"class": type(error).__name__, "status": None, "code": None, "message": str(error)}
     # With --retry it puts out the body of each attempt, one behind the other.
-    _before, opening, last = str(error).rpartition('{"error":')
-    told = json.JSONDecoder().raw_decode(last)[0] if opening else {}
+    start = str(error).rfind('{"error"')
+    told = json.JSONDecoder().raw_decode(str(error)[start:])[0]["error"] if start >= 0 else {}
     return {
         "class": f"exit code {error.exit_code}",
         "family": [],
