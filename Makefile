@@ -27,7 +27,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos soak mutation lint docs check-deploy format ci lock clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos soak mutation lint docs check-deploy format ci lock audit sbom clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -106,6 +106,13 @@ ci: ## all that CI runs
 
 lock: $(DEV_STAMP) ## pin anew what goes into the image
 	scripts/lock.sh $(BIN)/uv
+
+audit: $(DEV_STAMP) ## ask an advisory service about what goes into the image; exit 2: not reached, not audited
+	$(BIN)/python scripts/audit.py $(BIN)/uv deploy/requirements.lock deploy/requirements-build.lock
+
+sbom: $(DEV_STAMP) ## what the image is made of, as CycloneDX, into build/sbom.cdx.json
+	@mkdir -p build
+	$(BIN)/python scripts/sbom.py deploy/requirements.lock > build/sbom.cdx.json
 
 clean: ## remove what was made here: environment, caches, builds
 	rm -rf $(VENV) .venv-* build dist *.egg-info
