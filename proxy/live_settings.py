@@ -6,9 +6,9 @@ nowhere: the next start has what the environment says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from proxy.config import problem_lines, variable_name
 from proxy.edge.live_changes import Change, ImpossibleChangeError, LiveValue
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 CHANGEABLE = ("max_in_flight", "queue_timeout", "shadow")
 
-# Those, and what they are judged together with. No file that a setting names is read again.
+# Those, and what they are judged together with; a test holds it against the rules. No file that a
+# setting names is read again.
 _JUDGED = frozenset({*CHANGEABLE, "max_num_seqs", "headroom", "tenant_max_in_flight"})
 
 
@@ -64,6 +65,13 @@ class LiveSettings:
             )
             for field in CHANGEABLE
         ]
+
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """What each may be, whatever the others are; by the rules of the settings."""
+        return {
+            field: TypeAdapter(Settings.model_fields[field].rebuild_annotation()).json_schema()
+            for field in CHANGEABLE
+        }
 
     def change(self, wanted: Mapping[str, object]) -> list[Change]:
         """See proxy.edge.live_changes.Live."""

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from proxy.edge import error_table
+from proxy.edge.admin_openapi import SCHEMAS
 from proxy.edge.answers import CLOSE, OwnAnswer, Refusal
 from proxy.edge.api_keys import ApiKeys
 from proxy.edge.stranger_log import StrangerLog
@@ -93,6 +94,9 @@ class Live(Protocol):
 
     def values(self) -> Sequence[LiveValue]: ...
 
+    def schemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """What each may be, in the terms of JSON Schema; by its name in a request."""
+
     def change(self, wanted: Mapping[str, object]) -> Sequence[Change]:
         """All of it, in one step, or nothing. None takes a setting back to what it was at the
         start. Raises ImpossibleChangeError."""
@@ -124,7 +128,9 @@ def live_changes_router(live: Live, drain: DrainSwitch, token: KeyDigest | None)
             strangers.note(_who(request), request.url.path)
             raise Refusal(NO_TOKEN)
 
-    @router.api_route("/admin/settings", methods=["GET", "PATCH"])
+    described = {SCHEMAS: _described(live.schemas())}
+
+    @router.api_route("/admin/settings", methods=["GET", "PATCH"], openapi_extra=described)
     async def settings(request: Request) -> JSONResponse:
         check(request)
         if request.method == "PATCH":
@@ -141,6 +147,33 @@ def live_changes_router(live: Live, drain: DrainSwitch, token: KeyDigest | None)
         return _answer({"draining": drain.is_on, "running": drain.running})
 
     return router
+
+
+def _described(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What is answered and what may be asked, for the listener's description."""
+    shown_as = {
+        name: _object_of({"setting": {"type": "string"}, "now": value, "at_start": value})
+        for name, value in values.items()
+    }
+    asked_as = {name: {"anyOf": _ways_to_write(value)} for name, value in values.items()}
+    change = _object_of(asked_as) | {"required": []}
+    return {"Settings": _object_of(shown_as), "Change": change}
+
+
+def _object_of(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": list(properties),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _ways_to_write(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    as_number = [{"enum": [0, 1]}] if value.get("type") == "boolean" else []
+    as_text = {"type": "string", "description": "As it would stand in the environment."}
+    at_start = {"type": "null", "description": "As at the start."}
+    return [value, *as_number, as_text, at_start]
 
 
 def shown(values: Sequence[LiveValue]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
-from proxy.edge import error_table
+from proxy.edge import admin_openapi, error_table
 from proxy.edge.answers import OwnAnswer, Refusal
 from proxy.edge.request_headers import new_request_id
 from proxy.openai_api.errors import ErrorCode, ErrorType, error_body
@@ -23,9 +23,9 @@ _NOT_FOR_OPERATORS = OwnAnswer(
     404,
     ErrorType.INVALID_REQUEST,
     ErrorCode.UNKNOWN_PATH,
-    "This is the admin listener, which has /metrics, /status, /status.json, /healthz and /readyz; "
-    "/admin/settings and /admin/drain too if SLUICE_ADMIN_TOKEN is set. Models are served on the "
-    "other one (SLUICE_PORT).",
+    "This is the admin listener, which has /metrics, /status, /status.json, /healthz, /readyz and "
+    "their description, /openapi.json; /admin/settings and /admin/drain too if SLUICE_ADMIN_TOKEN "
+    "is set. Models are served on the other one (SLUICE_PORT).",
 )
 
 
@@ -45,7 +45,8 @@ def public_app(health: APIRouter) -> FastAPI:
 def admin_app(
     health: APIRouter, metrics: MetricsPage, status: APIRouter, changes: APIRouter | None = None
 ) -> FastAPI:
-    """/healthz, /readyz, /metrics and /status; and /admin, where `changes` are allowed."""
+    """/healthz, /readyz, /metrics, /status and /openapi.json, which describes them; and /admin,
+    where `changes` are allowed."""
     routers = [health, status, *([] if changes is None else [changes])]
     app = _bare_app(routers, _NOT_FOR_OPERATORS)
 
@@ -54,6 +55,12 @@ def admin_app(
         page, content_type = metrics.page(request.headers.get("accept", ""))
         # Set as a header: a media type given to Response would get a second charset.
         return Response(page, headers={"content-type": content_type})
+
+    @app.get(admin_openapi.PATH)
+    async def described() -> JSONResponse:
+        own = app.routes  # which has the others' only in some versions of FastAPI
+        included = [route for router in routers for route in router.routes]
+        return JSONResponse(admin_openapi.description([*own, *included]))
 
     return app
 

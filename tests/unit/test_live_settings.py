@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import ast
+import inspect
 import os
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings, strategies
 
 from proxy.config import Settings, SettingsError, load_settings
 from proxy.edge.live_changes import Change, ImpossibleChangeError
-from proxy.live_settings import CHANGEABLE, LiveSettings
+from proxy.live_settings import _JUDGED, CHANGEABLE, LiveSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +102,79 @@ def test_a_limit_below_a_tenants_cap_is_refused() -> None:
 def test_true_is_no_number() -> None:
     with pytest.raises(ImpossibleChangeError, match="SLUICE_MAX_IN_FLIGHT=true: must be a whole"):
         live().change({"max_in_flight": True})
+
+
+WITHIN_BOUNDS = {
+    "max_in_flight": strategies.integers(1, 1_000_000),
+    "queue_timeout": strategies.floats(0, 86_400) | strategies.integers(0, 86_400),
+    "shadow": strategies.booleans() | strategies.sampled_from([0, 1]),
+}
+
+
+def test_what_a_setting_may_be_is_described_with_the_bounds_of_the_start() -> None:
+    described = live().schemas()
+    assert list(described) == list(CHANGEABLE) == list(WITHIN_BOUNDS)
+    assert described["max_in_flight"] == {"type": "integer", "minimum": 1, "maximum": 1_000_000}
+    assert described["queue_timeout"] == {"type": "number", "minimum": 0, "maximum": 86_400}
+
+
+@settings(deadline=None, max_examples=50)
+@given(strategies.fixed_dictionaries({}, optional=WITHIN_BOUNDS))
+def test_whatever_is_within_the_bounds_and_not_tied_to_others_is_done(
+    wanted: dict[str, object],
+) -> None:
+    changed = live(max_num_seqs=None, max_in_flight=8)
+    changed.change(wanted)
+    assert {name: getattr(changed.now, name) for name in wanted} == wanted
+
+
+class Noted(dict[str, Any]):
+    """Knows what was looked up in it."""
+
+    def __init__(self, **values: object) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - whatever the settings hold
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: object = None) -> Any:  # noqa: ANN401 - as above
+        self.read.add(name)
+        return super().get(name, default)
+
+
+def judged_with_a_changeable_one() -> set[str]:
+    """Settings that stand in one rule with one of those, as the rules are written."""
+    source = textwrap.dedent(inspect.getsource(Settings._check_together))
+    together = set[str]()
+    for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
+        read = {
+            node.attr
+            for argument in call.args
+            for node in ast.walk(argument)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "self"
+        }
+        together |= read if read & set(CHANGEABLE) else set()
+    return together
+
+
+def read_by_a_default() -> set[str]:
+    """Settings of which a changeable one is made where it is not set."""
+    noted = Noted(max_num_seqs=64, headroom=0.9)
+    for field in CHANGEABLE:
+        factory: Any = Settings.model_fields[field].default_factory
+        if factory is not None:
+            factory(noted)
+    return noted.read
+
+
+def test_a_change_is_judged_together_with_all_that_a_rule_ties_it_to() -> None:
+    """Whoever adds a rule need not know of the list that this holds."""
+    assert judged_with_a_changeable_one() > {"max_num_seqs", "tenant_max_in_flight"}
+    assert {*CHANGEABLE} | judged_with_a_changeable_one() | read_by_a_default() == _JUDGED
 
 
 @pytest.mark.parametrize("name", ["port", "api_keys", "MAX_IN_FLIGHT", ""])

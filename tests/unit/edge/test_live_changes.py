@@ -39,6 +39,9 @@ class Limits:
     def values(self) -> list[LiveValue]:
         return [LiveValue("seats", "SLUICE_SEATS", self.seats, 4)]
 
+    def schemas(self) -> dict[str, dict[str, object]]:
+        return {"seats": {"type": "integer", "maximum": 9}}
+
     def change(self, wanted: Mapping[str, object]) -> list[Change]:
         self.wanted.append(wanted)
         if wanted.get("seats") == 10 or isinstance(wanted.get("seats"), list):

@@ -45,11 +45,18 @@ def check_own_error(answer: Response, status: int, code: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [b"/docs", b"/redoc", b"/openapi.json", b"/docs/oauth2-redirect", b"/", b"/healthz/", b"/x"],
+    [b"/docs", b"/redoc", b"/docs/oauth2-redirect", b"/", b"/healthz/", b"/x"],
 )
 def test_there_are_no_framework_pages_and_no_redirects(path: bytes) -> None:
     for app in apps():
         check_own_error(ask(app, "GET", path), 404, "unknown_path")
+
+
+def test_only_the_admin_listener_describes_itself() -> None:
+    public, admin = apps()
+    check_own_error(ask(public, "GET", b"/openapi.json"), 404, "unknown_path")
+    answer = ask(admin, "GET", b"/openapi.json")
+    assert (answer.status, answer.header("content-type")) == (200, "application/json")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
