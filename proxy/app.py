@@ -82,6 +82,7 @@ class Application:
     engine_list: EngineList
     fleet: EngineFleet
     leases: LeaseKeeper | None
+    control: LiveControl
     facts: StatusFacts
     status: StatusWatch
 
@@ -244,6 +245,7 @@ def build(
         engine_list=engine_list,
         fleet=fleet,
         leases=leases,
+        control=control,
         facts=status,
         status=StatusWatch(status.sample),
     )
@@ -300,11 +302,8 @@ def _may_be_several(settings: Settings) -> bool:
     """Whether there may ever be more than one engine: only then is it asked what it serves."""
     addresses = [UpstreamAddress.parse(url) for url in settings.upstream_urls]
     named = any(is_name(address.host, socket.gethostname()) for address in addresses)
-    return (
-        settings.upstreams_file is not None
-        or len(addresses) > 1
-        or (named and settings.dns_interval > 0)
-    )
+    by_name = named and settings.dns_interval > 0
+    return settings.upstreams_file is not None or len(addresses) > 1 or by_name
 
 
 def _leases(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LiveControl:
-    """Also the switch of the drain that may be taken back."""
+    """Also the switch of the drain that may be taken back. Whatever is changed in `live` acts."""
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class LiveControl:
         drain: Drain,
     ) -> None:
         live.on_change(self._adopt)
+        self.live = live
         self._controller = controller
         self._fleet = fleet
         self._drain = drain

@@ -301,7 +301,6 @@ class Settings(ClientSettings, ObservabilitySettings, SharingSettings, EngineSet
             *combinations.header_problems(self.priority_header, self.tenant_header),
             *combinations.tenant_cap_problems(self.tenant_max_in_flight, self.max_in_flight),
             *combinations.worker_problems(self.workers, self.redis_url is not None),
-            *combinations.live_change_problems(self.admin_token is not None, self.workers),
         ]
         try:
             keys = load_client_keys(self.api_keys or (), self.api_keys_file)

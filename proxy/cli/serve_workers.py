@@ -21,6 +21,7 @@ from proxy.edge.listeners import listening
 from proxy.edge.shared_port import another_of, keep_for_own
 from proxy.edge.status.history import SAMPLE_EVERY_S
 from proxy.edge.stop_signal import exit_at_once, stop_signal
+from proxy.live_settings import LiveSettings
 from proxy.telemetry.families import Family, families
 from proxy.workers.admin import admin_of, facts_of
 from proxy.workers.orders import Orders
@@ -45,7 +46,8 @@ async def supervise(settings: Settings, public: socket.socket, admin: socket.soc
     keep_for_own(public)
     started_at_s = time.monotonic()
     roster = Roster(_own_page())
-    facts = facts_of(roster, settings)
+    live = LiveSettings(settings)
+    facts = facts_of(roster, settings, live)
 
     async def start(number: int) -> WorkerProcess:
         return await WorkerProcess.start(Orders(settings, number, started_at_s), another_of(public))
@@ -61,7 +63,9 @@ async def supervise(settings: Settings, public: socket.socket, admin: socket.soc
         exit_at_once(number)
 
     stop = stop_signal(end_now)
-    app = admin_of(roster, facts, lambda: roster.draining and not roster.reports)
+    app = admin_of(
+        roster, facts, lambda: roster.stopping and not roster.reports, live, settings.admin_token
+    )
     sampling = asyncio.create_task(_sample(roster, facts), name="status")
     try:
         async with listening((app,), (admin,), connection_limits(settings), (admin_door(),)):

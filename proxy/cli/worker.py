@@ -64,7 +64,11 @@ async def work(
     """Returns when it has drained, or when it is not needed any more."""
     settings = orders.settings
     application = build(settings, sinks)
-    parent = await WorkerEnd.open(channel, lambda: report_of(application))
+    parent = await WorkerEnd.open(
+        channel,
+        lambda: report_of(application),
+        lambda changes: changes.adopted_by(application.control),
+    )
     server = Server(
         apps=(application.public,),
         drain=application.drain,
@@ -109,6 +113,7 @@ def report_of(application: Application) -> WorkerReport:
         tenants=tuple(facts.tenants()),
         refusals=tuple(map(dict, facts.last_refusals())),
         sharing=facts.sharing and facts.sharing(),
+        running=application.drain.running,
     )
 
 

@@ -64,14 +64,6 @@ def tenant_cap_problems(tenant_max_in_flight: int | None, max_in_flight: int) ->
         )
 
 
-def live_change_problems(may_change: bool, workers: int) -> Iterator[str]:
-    if may_change and workers > 1:
-        yield (
-            f"SLUICE_ADMIN_TOKEN: must be unset with SLUICE_WORKERS={workers}, "
-            "a change would reach one process of them"
-        )
-
-
 def worker_problems(workers: int, limit_is_shared: bool) -> Iterator[str]:
     if workers > 1 and not limit_is_shared:
         yield (

@@ -1,8 +1,10 @@
 """The talk between a worker and its parent, over a pair of sockets that only they have.
 
 The parent asks with one byte, the worker answers with a frame: four bytes that say how long, and a
-report. It also sends one unasked when it is ready, and a last one when it ends. Whichever end
-vanishes, however that was, the other one finds the channel closed.
+report. It also sends one unasked when it is ready, and a last one when it ends. Another byte of the
+parent's is followed by a frame with what was changed, which is not answered: whoever asks after it
+hears of a worker that has adopted it. Whichever end vanishes, however that was, the other one finds
+the channel closed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from proxy.workers.changes import Changes
 from proxy.workers.report import decode, encode
 
 if TYPE_CHECKING:
@@ -20,37 +23,46 @@ if TYPE_CHECKING:
     from proxy.workers.report import WorkerReport
 
 _QUESTION = b"?"
+_CHANGE = b"!"
 _LENGTH_BYTES = 4
 
 
 class WorkerEnd:
-    """What a worker holds. `report` gives what is to be told now."""
+    """What a worker holds. `report` gives what is to be told now, `adopt` is given changes."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         report: Callable[[], WorkerReport],
+        adopt: Callable[[Changes], None],
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._report = report
+        self._adopt = adopt
 
     @classmethod
-    async def open(cls, one: socket.socket, report: Callable[[], WorkerReport]) -> WorkerEnd:
-        return cls(*await asyncio.open_unix_connection(sock=one), report)
+    async def open(
+        cls,
+        one: socket.socket,
+        report: Callable[[], WorkerReport],
+        adopt: Callable[[Changes], None],
+    ) -> WorkerEnd:
+        return cls(*await asyncio.open_unix_connection(sock=one), report, adopt)
 
     def tell(self) -> None:
         """A report, unasked. Nobody waits for it to arrive."""
-        written = encode(self._report())
-        self._writer.write(len(written).to_bytes(_LENGTH_BYTES) + written)
+        self._writer.write(_frame(encode(self._report())))
 
     async def answer(self) -> None:
         """Until the parent is gone."""
-        with contextlib.suppress(ConnectionError):
-            while questions := await self._reader.read(16):
-                for _ in questions:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while kind := await self._reader.read(1):
+                if kind == _QUESTION:
                     self.tell()
+                else:
+                    self._adopt(Changes.read(await _content(self._reader)))
 
     async def close(self) -> None:
         """What was told gets there, if anybody listens."""
@@ -108,8 +120,22 @@ class ParentEnd:
                 await self._news.wait_for(lambda: self._answered >= mine or self.is_closed)
         return self._answered >= mine
 
+    def change(self, changes: Changes) -> None:
+        """Passes them on; nobody waits for them to arrive."""
+        if not self.is_closed:
+            self._writer.write(_CHANGE + _frame(changes.written()))
+
     async def _frames(self) -> AsyncIterator[WorkerReport]:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES))
-                yield decode(await self._reader.readexactly(length))
+                yield decode(await _content(self._reader))
+
+
+def _frame(content: bytes) -> bytes:
+    return len(content).to_bytes(_LENGTH_BYTES) + content
+
+
+async def _content(reader: asyncio.StreamReader) -> bytes:
+    """Of the next frame. Raises IncompleteReadError where there is none."""
+    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
+    return await reader.readexactly(length)

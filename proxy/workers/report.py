@@ -25,7 +25,8 @@ from proxy.vllm.binding_limit import BindingLimit  # noqa: TC001 - as above
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
     """All of one moment. `page` is its metrics; `engines` and `views` are by engine name;
-    `refusals` the newest first, as /status.json has them."""
+    `refusals` the newest first, as /status.json has them; `running`: requests that were let in and
+    have not ended."""
 
     page: tuple[Family, ...]
     admission: AdmissionSnapshot
@@ -36,6 +37,7 @@ class WorkerReport:
     tenants: tuple[TenantSnapshot, ...]
     refusals: tuple[dict[str, Any], ...]
     sharing: SharingView | None
+    running: int
 
 
 _encoder = msgspec.msgpack.Encoder()

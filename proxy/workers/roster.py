@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from proxy.admission.snapshot import AdmissionSnapshot
+    from proxy.workers.changes import Changes
     from proxy.workers.report import WorkerReport
 
 _log = logging.getLogger("sluice.workers")
@@ -43,12 +44,20 @@ class Member(Protocol):
         """Brings `latest` up to date; False when it does not answer in time."""
         ...
 
+    def change(self, changes: Changes) -> None:
+        """Passes them on; it has adopted them when it next answers."""
+        ...
+
 
 class Roster:
     """`own_page`: what the parent says of itself."""
 
     def __init__(self, own_page: Callable[[], tuple[Family, ...]]) -> None:
-        self.draining = False
+        self.stopping = False
+        """The gateway was told to end."""
+        self.paused = False
+        """It drains for a while, which can be taken back."""
+        self._changes: Changes | None = None
         self._own_page = own_page
         self._members: dict[int, Member] = {}
         self._starts: Counter[int] = Counter()
@@ -61,6 +70,8 @@ class Roster:
     def join(self, number: int, member: Member) -> None:
         self._members[number] = member
         self._starts[number] += 1
+        if self._changes is not None:
+            member.change(self._changes)
 
     def leave(self, number: int, *, lost: bool) -> None:
         """It has ended; `lost`: not because it was told to."""
@@ -70,6 +81,16 @@ class Roster:
         if last is not None:
             self._page_of_the_gone = pages_together([self._page_of_the_gone, lasting(last.page)])
             self._totals_of_the_gone = together.totals([self._totals_of_the_gone, last.totals])
+
+    @property
+    def draining(self) -> bool:
+        return self.stopping or self.paused
+
+    def change(self, changes: Changes) -> None:
+        """For all of them, also for those who come later."""
+        self.paused, self._changes = changes.draining, changes
+        for member in self._members.values():
+            member.change(changes)
 
     def serves(self, number: int) -> bool:
         """Whether the worker of this number is there and has said that it serves."""

@@ -86,7 +86,7 @@ class Supervisor:
         return [worker.pid for worker in self._running.values()]
 
     async def _end(self, keeping: Sequence[asyncio.Task[None]]) -> None:
-        self._roster.draining = True
+        self._roster.stopping = True
         self._stopping.set()
         for worker in self._running.values():
             worker.terminate()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from proxy.workers.channel import ParentEnd
 
 if TYPE_CHECKING:
+    from proxy.workers.changes import Changes
     from proxy.workers.orders import Orders
     from proxy.workers.report import WorkerReport
 
@@ -58,6 +59,9 @@ class WorkerProcess:
 
     async def ask(self, within_s: float) -> bool:
         return await self._channel.ask(within_s)
+
+    def change(self, changes: Changes) -> None:
+        self._channel.change(changes)
 
     async def ready(self) -> bool:
         """Waits until it serves; False when it has ended before."""

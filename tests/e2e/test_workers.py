@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.support.metrics_page import Samples
+    from tests.support.raw_client import RawAnswer
     from tests.support.scripted_exchange import Exchange
 
 __all__ = ["redis"]
@@ -42,6 +43,7 @@ PROBES = {b"/health": empty_ok, b"/metrics": not_found, b"/v1/models": not_found
 ASK = request_bytes(headers={"Connection": "close"})
 # What takes no seat need not wait until the store gives some out.
 OPEN = 24
+TOKEN = "the-token-of-an-operator"
 OPEN_REQUEST = request_bytes("/tokenize")
 DRAINING = re.compile(r"draining: (\d+) requests run")
 
@@ -190,6 +192,44 @@ def test_they_hold_one_limit_and_one_scrape_tells_of_all_even_of_one_that_was_ki
         )
 
     asyncio.run(scenario())
+
+
+@pytest.mark.timeout(60)
+def test_a_change_and_a_drain_reach_both_and_one_that_comes_later(redis: RedisServer) -> None:
+    async def scenario() -> None:
+        async with (
+            ScriptedUpstream(probes=PROBES) as upstream,
+            two_workers(upstream.url, redis, admin_token=TOKEN) as sluice,
+        ):
+            first, _ = children(sluice.pid)
+            changed = await admin(sluice, "PATCH", "settings", {"max_in_flight": 5})
+            assert changed.status == 200, changed.body
+            await sluice.until_metric("sluice_concurrency_limit", 5, within_s=8)
+            assert (await admin(sluice, "PUT", "drain", {"draining": True})).status == 200
+            assert await refusals(sluice) == {"draining"}
+            os.kill(first, signal.SIGKILL)
+            await sluice.until_metric("sluice_workers_lost_total", 1)
+            await sluice.until_metric("sluice_workers", 2)
+            assert first not in children(sluice.pid)
+            assert await refusals(sluice) == {"draining"}, "the new one drains too"
+            assert (await admin(sluice, "PUT", "drain", {"draining": False})).status == 200
+            assert await refusals(sluice) == {None}
+        assert sluice.exit_code == 0
+
+    asyncio.run(scenario())
+
+
+async def admin(sluice: GatewayProcess, method: str, path: str, body: object) -> RawAnswer:
+    with_token = {"Authorization": f"Bearer {TOKEN}"}
+    content = json.dumps(body).encode()
+    asked = request_bytes(f"/admin/{path}", content, method, with_token)
+    return await ask_once(sluice.admin_port, asked)
+
+
+async def refusals(sluice: GatewayProcess) -> set[str | None]:
+    """Reasons that some tens of connections are given, so that each worker has some of them."""
+    answers = await asyncio.gather(*(ask_once(sluice.port, ASK) for _ in range(OPEN)))
+    return {answer.header("x-sluice-reason") for answer in answers}
 
 
 def test_a_stop_drains_both_and_no_request_is_lost(redis: RedisServer) -> None:

@@ -61,6 +61,7 @@ def report(**given: Any) -> WorkerReport:  # noqa: ANN401 - any field
         "binding_limit": BindingLimit("max_in_flight", "four seats"),
         "tenants": (),
         "refusals": (),
+        "running": 0,
         "sharing": SharingView(is_store_up=True, gateways=2, age_s=0.1),
         **given,
     }

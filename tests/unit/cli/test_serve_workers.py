@@ -19,6 +19,7 @@ from tests.support.worker_reports import URL, counted, report
 if TYPE_CHECKING:
     import socket
 
+    from proxy.workers.changes import Changes
     from proxy.workers.report import WorkerReport
     from proxy.workers.worker_process import Orders
 
@@ -43,6 +44,9 @@ class Worker:
 
     async def ask(self, within_s: float) -> bool:
         return within_s > 0
+
+    def change(self, changes: Changes) -> None:
+        raise AssertionError(f"nobody has changed anything: {changes}")
 
     async def ready(self) -> bool:
         self.latest = report(page=counted(self.pid)) if self.starts else None

@@ -10,7 +10,6 @@ from proxy.env_values.combinations import (
     header_problems,
     limit_problems,
     listener_problems,
-    live_change_problems,
     tenant_cap_problems,
     tenant_weight_problems,
     upstream_problems,
@@ -106,13 +105,6 @@ def test_a_weight_for_somebody_who_may_come_is_sound(
     weighted: list[str], tenant_header: str | None, key_names: list[str]
 ) -> None:
     assert list(tenant_weight_problems(weighted, tenant_header, key_names)) == []
-
-
-def test_changes_that_would_reach_one_of_several_processes_are_refused() -> None:
-    (problem,) = live_change_problems(may_change=True, workers=2)
-    assert problem.startswith("SLUICE_ADMIN_TOKEN: must be unset with SLUICE_WORKERS=2")
-    assert not list(live_change_problems(may_change=True, workers=1))
-    assert not list(live_change_problems(may_change=False, workers=2))
 
 
 def test_several_processes_must_share_the_limit() -> None:

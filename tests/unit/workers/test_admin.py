@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from proxy.live_settings import LiveSettings
 from proxy.workers.admin import admin_of, facts_of
 from proxy.workers.roster import Roster
 from tests.support.asgi_transport import AsgiClient
@@ -12,7 +13,11 @@ from tests.support.virtual_time import run
 from tests.support.worker_reports import DOWN, URL, admission, counted, report, totals
 
 if TYPE_CHECKING:
+    from proxy.workers.changes import Changes
     from proxy.workers.report import WorkerReport
+
+
+TOKEN = "the-token-of-an-operator"
 
 
 class Member:
@@ -22,11 +27,15 @@ class Member:
         self.pid = 7
         self.latest = latest
         self.asked = 0
+        self.changes: list[Changes] = []
+
+    def change(self, changes: Changes) -> None:
+        self.changes.append(changes)
 
     async def ask(self, within_s: float) -> bool:
         await asyncio.sleep(0)
         self.asked += 1
-        self.latest = report(page=counted(self.asked), totals=totals(self.asked))
+        self.latest = report(page=counted(self.asked), totals=totals(self.asked), running=3)
         return within_s > 0
 
 
@@ -35,11 +44,15 @@ class Gateway:
         self.roster = Roster(lambda: ())
         for number, member in enumerate(members, start=1):
             self.roster.join(number, member)
-        facts = facts_of(self.roster, settings(queue_timeout=3, shadow=True))
-        self.app = admin_of(self.roster, facts, lambda: True)
+        chosen = settings(queue_timeout=3, shadow=True, admin_token=TOKEN)
+        live = LiveSettings(chosen)
+        facts = facts_of(self.roster, chosen, live)
+        self.app = admin_of(self.roster, facts, lambda: True, live, chosen.admin_token)
 
-    async def ask(self, path: bytes) -> tuple[int, str]:
-        answer = await AsgiClient(self.app).request("GET", path)
+    async def ask(self, path: bytes, method: str = "GET", body: object = None) -> tuple[int, str]:
+        fields = [(b"authorization", f"Bearer {TOKEN}".encode())]
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = await AsgiClient(self.app).request(method, path, fields, content)
         return answer.status, answer.body.decode()
 
 
@@ -59,7 +72,7 @@ def test_it_is_ready_while_a_worker_is_and_not_without_or_while_it_drains() -> N
     async def scenario() -> None:
         gateway = Gateway(Member(report(engines={URL: DOWN})))
         assert (await gateway.ask(b"/readyz"))[0] == 200, "it has come up since it said so"
-        gateway.roster.draining = True
+        gateway.roster.stopping = True
         status, body = await gateway.ask(b"/readyz")
         assert (status, "draining" in body) == (503, True)
         gateway = Gateway()
@@ -111,5 +124,39 @@ def test_a_worker_that_does_not_answer_makes_nothing_ready() -> None:
     async def scenario() -> None:
         assert (await Gateway(Silent(report())).ask(b"/readyz"))[0] == 503
         assert (await Gateway(Silent(report()), Member(report())).ask(b"/readyz"))[0] == 200
+
+    run(scenario())
+
+
+def test_a_change_reaches_every_worker_before_it_is_said_to_be_made() -> None:
+    async def scenario() -> None:
+        first, second = Member(report()), Member(report())
+        gateway = Gateway(first, second)
+        status, told = await gateway.ask(b"/admin/settings", "PATCH", {"queue_timeout": 1.5})
+        assert (status, json.loads(told)["queue_timeout"]["now"]) == (200, 1.5)
+        for member in (first, second):
+            assert [one.values["queue_timeout"] for one in member.changes] == [1.5]
+            assert member.asked == 1, "who answers has adopted it"
+        told = (await gateway.ask(b"/status.json"))[1]
+        assert json.loads(told)["admission"]["queue_timeout_s"] == 1.5
+        assert json.loads(told)["changed"][0]["at_start"] == 3
+        status, _ = await gateway.ask(b"/admin/settings", "PATCH", {"queue_timeout": -1})
+        assert (status, len(first.changes)) == (400, 1)
+
+    run(scenario())
+
+
+def test_a_drain_is_of_all_workers_and_can_be_taken_back_until_the_gateway_ends() -> None:
+    async def scenario() -> None:
+        member = Member(report())
+        gateway = Gateway(member, Member(report()))
+        for on, ready in ((True, 503), (False, 200)):
+            status, told = await gateway.ask(b"/admin/drain", "PUT", {"draining": on})
+            assert (status, json.loads(told)) == (200, {"draining": on, "running": 6})
+            assert member.changes[-1].draining == on
+            assert (await gateway.ask(b"/readyz"))[0] == ready
+        gateway.roster.stopping = True
+        assert (await gateway.ask(b"/admin/drain", "PUT", {"draining": False}))[0] == 409
+        assert len(member.changes) == 2
 
     run(scenario())

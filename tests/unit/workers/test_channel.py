@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from proxy.workers.changes import Changes
 from proxy.workers.channel import ParentEnd, WorkerEnd
 from tests.support.worker_reports import counted, report
 
@@ -26,7 +27,8 @@ class Pair:
     async def open(self) -> None:
         ours, its = socket.socketpair()
         self.parent = await ParentEnd.open(ours)
-        self.worker = await WorkerEnd.open(its, self._report)
+        self.adopted: list[Changes] = []
+        self.worker = await WorkerEnd.open(its, self._report, self.adopted.append)
         self.listening = asyncio.create_task(self.parent.listen())
         self.answering = asyncio.create_task(self.worker.answer())
 
@@ -99,6 +101,24 @@ def test_a_worker_that_does_not_answer_is_not_waited_for_and_its_last_words_stay
     asyncio.run(scenario())
 
 
+def test_what_is_asked_after_a_change_is_answered_when_it_was_adopted() -> None:
+    async def scenario() -> None:
+        async with pair() as made:
+            made.parent.change(Changes({"max_in_flight": 5}))
+            made.worker.tell()
+            await made.parent.ready()
+            made.parent.change(Changes({"max_in_flight": 7}, draining=True))
+            assert await made.parent.ask(5.0)
+            assert made.latest == 2
+            assert [one.values["max_in_flight"] for one in made.adopted] == [5, 7]
+            assert [one.draining for one in made.adopted] == [False, True]
+            await made.worker.close()
+            await made.listening
+            made.parent.change(Changes())  # nobody is there, which harms nobody
+
+    asyncio.run(scenario())
+
+
 def test_last_words_arrive_before_the_end() -> None:
     async def scenario() -> None:
         async with pair() as made:
@@ -126,7 +146,7 @@ def test_one_that_ends_before_it_is_ready_never_was() -> None:
 def test_a_worker_notices_that_its_parent_is_gone() -> None:
     async def scenario() -> None:
         ours, its = socket.socketpair()
-        worker = await WorkerEnd.open(its, report)
+        worker = await WorkerEnd.open(its, report, print)
         answering = asyncio.create_task(worker.answer())
         ours.close()
         await answering

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from proxy.telemetry.families import Family, Figure
+from proxy.workers.changes import Changes
 from proxy.workers.roster import Roster
 from tests.support.worker_reports import admission, counted, report, totals
 
@@ -20,6 +21,10 @@ class Member:
         self.pid = pid
         self.latest = latest
         self.next = latest
+        self.changes: list[Changes] = []
+
+    def change(self, changes: Changes) -> None:
+        self.changes.append(changes)
 
     async def ask(self, within_s: float) -> bool:
         await asyncio.sleep(0)
@@ -168,5 +173,17 @@ def test_of_each_worker_is_told_how_it_is_and_how_often_it_was_started_again() -
 def test_whether_the_gateway_drains_is_known_without_a_worker() -> None:
     one = roster()
     assert shown(one, "sluice_draining") == 0
-    one.draining = True
+    one.stopping = True
     assert shown(one, "sluice_draining") == 1
+
+
+def test_a_change_is_for_all_of_them_and_for_those_who_come_later() -> None:
+    both, first, second = roster(), serving(ok=0), serving(ok=0)
+    both.join(1, first)
+    assert first.changes == []
+    for draining in (True, False):
+        both.change(Changes({"shadow": True}, draining))
+        assert both.draining == draining
+    both.join(2, second)
+    assert [one.draining for one in first.changes] == [True, False]
+    assert second.changes == [Changes({"shadow": True})]

@@ -14,6 +14,7 @@ from tests.support.virtual_time import now, run
 from tests.support.worker_reports import report
 
 if TYPE_CHECKING:
+    from proxy.workers.changes import Changes
     from proxy.workers.report import WorkerReport
 
 
@@ -30,6 +31,9 @@ class Worker:
 
     async def ask(self, within_s: float) -> bool:
         return within_s > 0
+
+    def change(self, changes: Changes) -> None:
+        raise AssertionError(f"nobody has changed anything: {changes}")
 
     async def ready(self) -> bool:
         try:
