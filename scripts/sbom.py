@@ -2,7 +2,7 @@
 
     python scripts/sbom.py deploy/requirements.lock > build/sbom.cdx.json
 
-The same lock gives the same bytes: there is no moment in it, and its serial number is of its content.
+The same lock gives the same bytes: no moment is in it, and its serial number is of its content.
 """
 
 from __future__ import annotations
