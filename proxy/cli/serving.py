@@ -37,8 +37,9 @@ _log = logging.getLogger("sluice.serve")
 # Longer than the 60 s after which the usual load balancers drop an idle connection: the side that
 # sends requests must be the one to close first, or a request meets a connection that is closing.
 _KEEP_ALIVE_S = 75.0
-# Requests leave no reference cycles behind but for failed ones, so the collector may look seldom.
-_GC_THRESHOLDS = (20_000, 20, 50)
+# Neither requests nor connections leave reference cycles behind, so the collector may look seldom;
+# but not so seldom that what others leave (httpx, at each poll) could grow to millions of objects.
+_GC_THRESHOLDS = (20_000, 20, 5)
 
 
 def bind_listener(host: str, port: int, prefix: str) -> socket.socket:

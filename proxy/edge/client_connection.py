@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -32,10 +33,20 @@ class ConnectionRefusal:
 class ClientConnection:
     """What the application may do to the connection under a request, besides ASGI."""
 
-    __slots__ = ("_protocol",)
+    __slots__ = ("_find",)
 
     def __init__(self, protocol: SluiceProtocol) -> None:
-        self._protocol = protocol
+        # Weakly: the protocol has this in the scopes of its requests, and each connection that ends
+        # would be a knot that only the collector could undo.
+        self._find = weakref.ref(protocol)
+
+    @property
+    def _protocol(self) -> SluiceProtocol:
+        """There as long as the connection is open or a request runs."""
+        protocol = self._find()
+        if protocol is None:  # pragma: no cover - a request that runs has it, by its ResponseCycle
+            raise RuntimeError("the connection and all its requests are over")
+        return protocol
 
     def close(self) -> None:
         """Sends what is buffered, then closes; an unfinished body stays visibly unfinished."""

@@ -110,8 +110,10 @@ class ClientWatch:
         """The answer is out. The server now says `http.disconnect` whether or not the client has
         left, and the work that remains (giving the engine's connection back) may take a moment."""
         self._has_stopped = True
-        if self._listener is not None:
-            self._listener.cancel()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Not kept: how it ended leads back here, by the traceback, and would tie a knot.
+            listener.cancel()
 
     def interrupt(self, interruption: Interruption) -> None:
         """Ends the work; only the first interruption counts."""

@@ -7,7 +7,7 @@ replaced. What is added:
   answer;
 - the head of a request is bounded in size (431) and in time (408), an upload that goes on after
   its answer is bounded in time, and so is a client that does not read;
-- trailers are bounded too, and dropped: a request is judged by its head;
+- trailers are bounded too, and dropped, and end the connection;
 - a pipelined request does not stop us from seeing that the client has left, nor from telling the
   request that runs, as uvicorn would tell only the one that was read last;
 - a request to upgrade that we do not follow (`h2c`, as Java's client sends it) is served and its
@@ -93,6 +93,7 @@ class SluiceProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.pipeline.clear()
+        self.cycle = None  # one that was to come leads back here
         if self._has_begun and not self.running.response_complete:
             self.running.disconnected = True
             self.running.message_event.set()
@@ -182,8 +183,11 @@ class SluiceProtocol(HttpToolsProtocol):
             self._queue_pipelined(self.cycle)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:
-            return  # a trailer, which says nothing about a request that has been judged by its head
+        if not self._in_head and self.cycle is not None:  # a trailer
+            # It says nothing about a request that has been judged by its head. But one may be
+            # `Connection: close`, behind which the parser drops whatever comes.
+            self.cycle.be_the_last()
+            return
         name = name.lower()
         if name == b"host":
             self._hosts += 1
@@ -333,7 +337,7 @@ class SluiceProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if self.pipeline:
             self._stop_listening()  # several answers are due before this one could be
-        elif cycle is not None and _answers_earlier_request(cycle):
+        elif cycle is not None and cycle.is_of_an_earlier_request:
             cycle.keep_alive = False  # what cannot be read comes after it and is never answered
         elif not self._in_head and cycle is not None and cycle.response_complete:
             self.transport.close()  # the rest of a body whose request was answered already
@@ -341,8 +345,3 @@ class SluiceProtocol(HttpToolsProtocol):
             self.refusal = ConnectionRefusal(status, code)
             self.transport.write(answer_to_unreadable(status, code, message))
             self.transport.close()
-
-
-def _answers_earlier_request(cycle: ResponseCycle) -> bool:
-    """Whether this is a request that was read whole, or is being answered already."""
-    return not cycle.response_complete and (cycle.response_started or not cycle.more_body)

@@ -111,6 +111,7 @@ class ResponseCycle(RequestResponseCycle):
         self.response_started = True
         self.transport.write(answer.head + end + body)
         self._complete()
+        self.on_response = _nothing  # as run_asgi() does: it is a way back to the connection
 
     def write_body(self, body: bytes, more_body: bool) -> bool:
         """See ClientConnection.write_body."""
@@ -187,6 +188,10 @@ class ResponseCycle(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def _nothing() -> None:
+    """Instead of what is to be called once, and was."""
 
 
 def write_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -58,8 +58,7 @@ class Connection(asyncio.Protocol):
         self.peer = peer
         self._timeouts = timeouts
         self._on_unusable = on_unusable
-        self._wire: asyncio.Transport | None = None
-        """TCP in either case, once connected."""
+        self._wire: asyncio.Transport | None = None  # TCP in either case, once connected
         shortest = min(timeouts.first_byte_s, timeouts.idle_s, timeouts.total_s or inf)
         self._deadline = LazyDeadline(loop, shortest, self._deadline_passed)
         self._parser = ResponseParser()
@@ -335,6 +334,7 @@ class Connection(asyncio.Protocol):
         if error is not None and not self.is_closed and not self._parser.complete:
             self.abort(UpstreamClosedError(self._says(f"{error} {self._parser.progress}")))
         self._ended()
+        self._parser.close()
         if not self.lost.done():
             self.lost.set_result(None)
 

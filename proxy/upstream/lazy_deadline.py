@@ -56,6 +56,11 @@ class LazyDeadline:
 
     def close(self) -> None:
         self._armed_for = -inf  # no deadline lies before it, so none arms the timer again
+        self._on_expired = _nothing  # it leads back to whoever has this
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _nothing() -> None:
+    """Instead of what is not to be called any more."""

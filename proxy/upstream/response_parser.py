@@ -183,6 +183,11 @@ class ResponseParser:
             self.keep_alive = self._llhttp.should_keep_alive()
             self.complete = True
 
+    def close(self) -> None:
+        """Nothing is fed any more. llhttp calls back here: kept, it would tie a knot that only the
+        collector could undo."""
+        self._llhttp = None
+
     def _end_without_body(self) -> None:
         """A HEAD response ends with its head, which llhttp cannot know: it would wait for the body
         that Content-Length announces. So the next response gets a parser that does not."""
