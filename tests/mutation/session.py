@@ -117,11 +117,11 @@ class _Reach:
     def run(self, item: pytest.Item) -> None:
         self._called = set()
         began = time.process_time()
-        sys.setprofile(self._profile)
+        sys.settrace(self._note)
         try:
             failed = _fails(item)
         finally:
-            sys.setprofile(None)
+            sys.settrace(None)
         if failed:
             raise pytest.UsageError(f"{item.nodeid} fails without any mutation")
         self.took_s[item] = time.process_time() - began
@@ -133,8 +133,10 @@ class _Reach:
         items = self._callers.get(code, [])
         return sorted(items, key=lambda item: (item.path.name != own, self.took_s[item]))
 
-    def _profile(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code not in self._called:
+    def _note(self, frame: FrameType, event: str, argument: object) -> None:
+        """As a trace function it is told of calls alone: it asks for no lines."""
+        del event, argument
+        if frame.f_code not in self._called:
             name = frame.f_code.co_filename
             ours = self._is_ours.get(name)
             if ours is None:

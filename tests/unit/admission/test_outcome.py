@@ -47,3 +47,4 @@ def test_a_load_without_tokens_is_one_of_one_engine_that_limits_none() -> None:
 
 def test_unless_told_otherwise_it_may_wait_for_ever_and_is_not_invited_back() -> None:
     assert (FACTS.may_wait_s, FACTS.may_retry) == (math.inf, False)
+    assert not Evicted(FACTS).timed_out

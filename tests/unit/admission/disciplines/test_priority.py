@@ -157,13 +157,16 @@ def test_what_was_held_in_one_contest_counts_in_the_next() -> None:
     queue.now_s = 50.0
     other = queue.join("x")
     two = queue.run("b", width=2)
+    others = queue.run("c", width=2)
+    queue.now_s = 80.0
+    queue.give_back(others)  # 60 seat-seconds for c
     queue.now_s = 100.0
-    queue.give_back(two)  # 100 seat-seconds for b; 50 for a, which holds its seat on
+    queue.give_back(two)  # 100 for b, and 50 for a, which holds its seat on
     queue.discipline.remove(other)
     queue.now_s = 1000.0
-    for tenant in "xba":
+    for tenant in "xbac":
         queue.join(tenant)
-    assert queue.granted(3) == "xab"
+    assert queue.granted(4) == "xcab"
 
 
 def test_who_has_held_a_seat_for_longer_while_others_waited_goes_later() -> None:
