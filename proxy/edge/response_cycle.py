@@ -57,6 +57,17 @@ class ResponseCycle(RequestResponseCycle):
         self.chunked_encoding = None
         self.expected_content_length = 0
 
+    @property
+    def is_of_an_earlier_request(self) -> bool:
+        """Of one that was read whole, or is being answered already."""
+        return not self.response_complete and (self.response_started or not self.more_body)
+
+    def be_the_last(self) -> None:
+        """Nothing is read behind this request."""
+        self.keep_alive = False
+        if self.response_complete:
+            self.transport.close()
+
     def take_whole_body(self) -> bytes | None:
         """See ClientConnection.take_whole_body."""
         if self.more_body or self.disconnected:

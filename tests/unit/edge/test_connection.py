@@ -131,7 +131,24 @@ def test_trailers_are_no_headers_however_they_come() -> None:
             names = [name for name, _ in wire.calls[0]["headers"]]
             assert names == [b"host", b"transfer-encoding"]
             assert bodies(wire) == [b"/|ok"]
-            wire.client_leaves()
+            assert wire.ended == ["close"]
+
+    run(scenario())
+
+
+def test_trailers_behind_an_answer_end_the_connection() -> None:
+    """One may be `Connection: close`, and then the parser would drop the next request."""
+
+    async def scenario() -> None:
+        async def early(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+            await answer(send)
+
+        wire = Wire(early)
+        wire.receives(CHUNKED + b"2\r\nok\r\n")
+        await wire.done()
+        assert wire.ended == []
+        wire.receives(b"0\r\nconnection: close\r\n\r\n" + GET % 2)
+        assert wire.ended == ["close"]
 
     run(scenario())
 
