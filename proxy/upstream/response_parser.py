@@ -186,7 +186,7 @@ class ResponseParser:
     def close(self) -> None:
         """Nothing is fed any more. llhttp calls back here: kept, it would tie a knot that only the
         collector could undo."""
-        self._llhttp = None
+        del self._llhttp
 
     def _end_without_body(self) -> None:
         """A HEAD response ends with its head, which llhttp cannot know: it would wait for the body
