@@ -82,7 +82,12 @@ def embedding_site(request: pytest.FixtureRequest, loop_thread: LoopThread) -> I
 @contextlib.contextmanager
 def _in_front_of(engine: EngineProcess, loop_thread: LoopThread) -> Iterator[Site]:
     settings = {"upstream_api_key": engine.api_key} if engine.api_key else {}
-    starting = gateway(engine.url, max_num_seqs=engine.max_num_seqs, **settings)
+    starting = gateway(
+        engine.url,
+        max_num_seqs=engine.max_num_seqs,
+        start_within_s=STARTING_TIMEOUT_S,
+        **settings,
+    )
     sluice = loop_thread.run(starting.__aenter__())
     try:
         yield Site(sluice.url, engine)

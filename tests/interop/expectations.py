@@ -70,8 +70,12 @@ CLASSES: Mapping[str, Mapping[int | str, str]] = {
     | {413: "ContentTooLargeError", 503: "ServiceUnavailableError", BROKEN: "APIStatusError"},
     "curl": dict.fromkeys(_OPENAI, "exit code 22")
     | {TIMEOUT: "exit code 28", BROKEN: "exit code 18"},
-    "litellm": _OPENAI,
+    "litellm": _OPENAI
+    | {413: "APIError", 502: "BadGatewayError", 503: "ServiceUnavailableError", TIMEOUT: "Timeout"},
 }
+
+FORGETS_THE_ENGINES_CODE = frozenset({"anthropic", "litellm"})
+"""In Anthropic's form an error has no code; LiteLLM shows no body, and so only our header's."""
 
 RETRYABLE = frozenset({429, 502, 503})
 """What the Vercel AI SDK calls retryable."""

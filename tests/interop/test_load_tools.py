@@ -47,6 +47,7 @@ def sluice(real_vllm: EngineProcess, loop_thread: LoopThread) -> Iterator[Gatewa
         max_num_seqs=real_vllm.max_num_seqs,
         max_queue_depth=CONCURRENCY,
         queue_timeout=60,
+        start_within_s=STARTING_TIMEOUT_S,
     )
     found = loop_thread.run(starting.__aenter__())
     yield found

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.expectations import BROKEN, CLASSES, FAILURES, RETRYABLE, TIMEOUT
+from tests.interop.expectations import (
+    BROKEN,
+    CLASSES,
+    FAILURES,
+    FORGETS_THE_ENGINES_CODE,
+    RETRYABLE,
+    TIMEOUT,
+)
 from tests.interop.selection import each_call, each_client
 from tests.interop.stage import STARTING_TIMEOUT_S
 
@@ -28,8 +35,7 @@ def test_a_failure(clients: Mapping[str, Running], stage: Stage, name: str, fail
     assert trouble.name == CLASSES[name][how.status]
     assert trouble.status == how.status
     assert trouble.message
-    # In Anthropic's form, which vLLM has for its own errors there, an error has no code.
-    if not (name == "anthropic" and how.code.isdecimal()):
+    if not (name in FORGETS_THE_ENGINES_CODE and how.code.isdecimal()):
         assert trouble.code == how.code
     if trouble.retryable is not None:
         assert trouble.retryable == (how.status in RETRYABLE)

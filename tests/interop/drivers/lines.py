@@ -44,10 +44,8 @@ def messages(ask: Ask) -> list[dict[str, str]]:
 def described(error: BaseException) -> dict[str, Any]:
     """What an application can read off an exception. A library that has no `code` has the answer
     that holds it."""
-    body: Any = getattr(error, "body", None)
-    if body is None and hasattr(error, "response"):
-        body = error.response.json()
-    inner = body.get("error") if isinstance(body, dict) else None
+    body: Any = getattr(error, "body", None) or _answered(error)
+    inner = body.get("error", body) if isinstance(body, dict) else None
     in_body = inner.get("code") if isinstance(inner, dict) else None
     return {
         "class": type(error).__name__,
@@ -57,6 +55,13 @@ def described(error: BaseException) -> dict[str, Any]:
         "message": str(error),
         "request_id": getattr(error, "request_id", None),
     }
+
+
+def _answered(error: BaseException) -> Any:  # noqa: ANN401 - whatever was in the body
+    try:
+        return json.loads(getattr(error, "response").content)  # noqa: B009 - not all have one
+    except (AttributeError, ValueError):
+        return None
 
 
 def serve(

@@ -8,7 +8,7 @@ from typing import Any
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches a price list on import
 
 import litellm
-from lines import TOOL_PARAMETERS, Ask, chosen, messages, serve, version_of
+from lines import TOOL_PARAMETERS, Ask, chosen, described, messages, serve, version_of
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": TOOL_PARAMETERS}}
 TOOLS = {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "look"}}}
@@ -77,6 +77,13 @@ def embeddings(ask: Ask) -> list[int]:
     return [len(item["embedding"]) for item in answer.data]
 
 
+def describe(error: BaseException) -> dict[str, Any]:
+    """It drops the answer's body; the headers, in which the gateway says its code too, it keeps."""
+    headers = getattr(error, "litellm_response_headers", None) or {}
+    told = described(error)
+    return {**told, "code": headers.get("x-sluice-reason") or told["code"]}
+
+
 if __name__ == "__main__":
     serve(
         version_of("litellm"),
@@ -89,4 +96,5 @@ if __name__ == "__main__":
             "completion": completion,
             "embeddings": embeddings,
         },
+        describe,
     )
