@@ -191,7 +191,8 @@ def assert_not_less_than_the_engine_runs(
     if isinstance(runs, (Completion, Chat)):
         assert found.stream == bool(runs.stream)
         assert found.max_tokens == asked_for(runs)
-    if runs.model is not None and runs.model.isascii():  # a half of a surrogate pair is no name
+    # A half of a surrogate pair is in no name, and no name is longer.
+    if runs.model is not None and runs.model.isascii() and len(runs.model) <= 4400:
         assert found.model == runs.model
 
 
