@@ -27,7 +27,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos soak mutation lint docs check-deploy format ci lock audit sbom clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos soak fuzz mutation lint docs check-deploy format ci lock audit sbom clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -75,6 +75,13 @@ chaos: $(DEV_STAMP) ## gateways that share a limit, 2,000 clients, five minutes 
 
 mutation: $(DEV_STAMP) ## the core changed bit by bit: which change does no test notice? MODULE=gate, else all
 	nice -n 19 $(BIN)/python -m tests.mutation $(MODULE)
+
+# Not in the development environment: it has no wheels for some Pythons, and can be done without.
+fuzz: $(DEV_STAMP) ## the tests in tests/fuzz for MINUTES (30), led by coverage if atheris can be had
+	@$(BIN)/python -c "import atheris" 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --only-binary :all: "atheris>=3,<4" \
+		|| echo "without atheris: Hypothesis alone"
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 soak: $(DEV_STAMP) ## 2,000 clients that misbehave, engines that fail, for MINUTES (30); build/soak.json
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(SOAK_ARGS)
