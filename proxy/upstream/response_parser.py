@@ -13,6 +13,8 @@ and so do we.
 
 from __future__ import annotations
 
+from typing import Any
+
 import httptools
 
 from proxy.upstream.errors import UpstreamClosedError, UpstreamProtocolError
@@ -55,7 +57,7 @@ class ResponseParser:
     )
 
     def __init__(self) -> None:
-        self._llhttp = httptools.HttpResponseParser(self)
+        self._llhttp: Any = httptools.HttpResponseParser(self)  # None once it is closed
         self._chunks: list[bytes] = []
         self.begin(is_head_request=False)
 
@@ -186,7 +188,7 @@ class ResponseParser:
     def close(self) -> None:
         """Nothing is fed any more. llhttp calls back here: kept, it would tie a knot that only the
         collector could undo."""
-        del self._llhttp
+        self._llhttp = None
 
     def _end_without_body(self) -> None:
         """A HEAD response ends with its head, which llhttp cannot know: it would wait for the body
