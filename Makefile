@@ -50,9 +50,10 @@ test-sockets: $(DEV_STAMP) ## those with real sockets and processes
 test-alone: $(DEV_STAMP) ## those of them that need the whole machine, one after the other
 	$(BIN)/python -m pytest -m "alone and not vllm and not interop" $(NOT_IN_PROCESS) $(PYTEST_ARGS)
 
-test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed beside the project
+test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed beside the project, with client libraries
 	scripts/setup_vllm.sh
-	$(BIN)/python -m pytest -m "vllm and not interop" $(PYTEST_ARGS)
+	scripts/setup_interop.sh $(BIN)/uv
+	$(BIN)/python -m pytest -m "vllm and not heavy" $(PYTEST_ARGS)
 
 test-clients: $(DEV_STAMP) ## client libraries on a simulated engine, but for the heavy ones
 	scripts/setup_interop.sh $(BIN)/uv

@@ -85,6 +85,9 @@ class Stage:
                 starting.create_task(start)
 
     async def close(self) -> None:
+        for sluice in self.sluices.values():  # all at once; the next signal hurries who still waits
+            if sluice.exit_code is None:
+                sluice.terminate()
         await self._open.aclose()
 
     async def open_inviting(self, tickets: int) -> None:
