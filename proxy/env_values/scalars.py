@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
 from proxy.env_values.key_digest import SHORTEST_SOUND_KEY, KeyDigest
@@ -67,11 +68,10 @@ def writable_file(path: Path | None) -> Path | None:
     if path is None:
         return None
     try:
-        if path.exists():
-            usable = path.is_file() and os.access(path, os.W_OK)
-        else:
-            usable = path.parent.is_dir() and os.access(path.parent, os.W_OK)
-    except OSError:  # in a directory that may not be entered, or with a name that is too long
+        usable = stat.S_ISREG(path.stat().st_mode) and os.access(path, os.W_OK)
+    except FileNotFoundError:
+        usable = path.parent.is_dir() and os.access(path.parent, os.W_OK)
+    except (OSError, ValueError):  # in a directory that may not be entered, or no possible name
         usable = False
     if not usable:
         raise ValueError("must be a file that can be written, in a directory that exists")

@@ -28,6 +28,7 @@ _OPTIONS = ("db", "username", "password", *_TLS_OPTIONS, *_SENTINEL_OPTIONS)
 _CERT_REQS = ("required", "optional", "none")
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]]+))(?P<port>:.*)?")
+_HOSTS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<hosts>[^/?#]*)")
 _ENCODED = "; a password's / ? # @ : are written as %2F %3F %23 %40 %3A"
 
 
@@ -92,10 +93,13 @@ class StoreAddress:
 
 
 def _split(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # brackets that are not those of an address
-        raise ValueError("is no URL") from None
+    # urlsplit knows of one host: from Python 3.14 on it refuses several if one is in brackets.
+    found = _HOSTS.match(url)
+    hosts = found["hosts"] if found else ""
+    if hosts.count("[") != hosts.count("]"):
+        raise ValueError("is no URL")
+    parts = urlsplit(f"{found['scheme']}{url[found.end() :]}" if found else url)
+    parts = parts._replace(netloc=hosts)
     if parts.scheme not in _SCHEMES:
         raise ValueError(
             "must be redis://host:port/db, rediss:// for TLS, unix:///path, "
