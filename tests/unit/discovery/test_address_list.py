@@ -32,7 +32,7 @@ def test_each_line_names_engines_and_comments_name_none(text: str, named: list[s
         ("gpu-1:8000", "line 1: 'gpu-1:8000' must start"),
         ("# x\nhttp://a http://b", "line 2: 'http://a http://b' contains a blank"),
         ("http://a,http://b:0", "line 1: 'http://b:0' has a port"),
-        ("http://a#b", "line 1: 'http://a' must not have a query or a fragment"),
+        ("http://a#b", "line 1: 'http://a#b' must not have a query or a fragment"),
         ("http://a\nhttp://b\nHTTP://A:80/v1\n", "line 3: names http://a again"),
         ("http://\x00", "line 1: "),
     ],
