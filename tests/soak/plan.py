@@ -22,6 +22,7 @@ class Plan:
     margin_s: float = 3.0
     rehearsal_s: float = 4.0
     step_ms: int = 40
+    has_collector: bool = True
     seed: int = 8
 
     @property
@@ -61,6 +62,7 @@ SHORT = Plan(
     pause_s=(0.5, 2.0),
     margin_s=1.0,
     step_ms=15,
+    has_collector=False,
     troubles_last_s=(0.2, 0.6),
     troubles_pause_s=(0.3, 0.8),
     rehearsal_s=1.5,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.soak.census import BLOCKS, SPARE, growth, left_behind
+from tests.soak.census import BLOCKS, KNOTTED, SPARE, growth, left_behind
 from tests.soak.memory import MIB
 
 if TYPE_CHECKING:
@@ -102,7 +102,11 @@ def table(result: Result) -> str:
 
 def _rows_at_rest(before: Look, after: Look) -> list[tuple[str, str]]:
     outcomes = after.sample.outcomes() - before.sample.outcomes()
-    grown = _most_first(growth(before.census, after.census))[:_MOST_SHOWN]
+    grown = [
+        (name, more)
+        for name, more in _most_first(growth(before.census, after.census))
+        if not name.startswith(KNOTTED)
+    ][:_MOST_SHOWN]
     return [
         ("requests received", f"{received(before, after)}"),
         ("outcomes", ", ".join(f"{name} {n}" for name, n in outcomes.most_common())),

@@ -75,6 +75,8 @@ class Soak:
             self._say("rehearsal")
             await self._rehearse(made)
             self.result.before = await self._look(made)
+            if not self._plan.has_collector:
+                await made.inside.ask("no collector")
             self._say("the run")
             await self._go_on(made)
             self._say("rest")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.soak.census import BLOCKS, EXACT, ITEMS, KEPT, SPARE, left_behind, take_census
+from tests.soak.census import BLOCKS, EXACT, ITEMS, KEPT, KNOTTED, SPARE, left_behind, take_census
+from tests.soak.rest import steady
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def collector_as_it_was() -> Iterator[None]:
     yield
+    gc.enable()
     gc.unfreeze()
 
 
@@ -32,6 +34,28 @@ def test_objects_are_counted_by_type_and_those_that_are_garbage_are_not() -> Non
     knot.self = knot  # type: ignore[attr-defined]
     del knot
     assert take_census()[name] - before == len(held)
+
+
+def test_what_only_holds_itself_is_counted_as_a_knot_and_then_gone() -> None:
+    name = f"{KNOTTED}{Held.__module__}.Held"
+    gc.disable()
+    for _ in range(70):
+        knot = Held()
+        knot.self = knot  # type: ignore[attr-defined]
+    del knot
+    assert take_census()[name] == 70
+    assert name not in take_census()
+
+
+def test_of_three_looks_the_least_counts_but_of_knots_the_first() -> None:
+    knot = f"{KNOTTED}tuple"
+    looks = [{"a": 3, "b": 1, knot: 9}, {"a": 2, "b": 1}, {"a": 4, "b": 1, "c": 1}]
+    assert steady(looks) == {"a": 2, "b": 1, "c": 0, knot: 9}
+
+
+def test_knots_of_ours_are_left_behind_and_those_of_others_are_the_collectors() -> None:
+    ours, others = f"{KNOTTED}proxy.edge.connection.SluiceProtocol", f"{KNOTTED}httpx.Request"
+    assert left_behind({}, {ours: SPARE + 1, others: 10_000}, SPARE) == {ours: SPARE + 1}
 
 
 def test_bytes_in_a_list_are_seen_by_the_list() -> None:
