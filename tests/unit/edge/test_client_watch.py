@@ -9,6 +9,7 @@ import pytest
 
 from proxy.edge.client_watch import ClientWatch, Interrupted, Interruption, LateListeners
 from tests.support.client_messages import ClientMessages
+from tests.support.knots import no_knots_of
 from tests.support.virtual_time import now, run, settle
 
 if TYPE_CHECKING:
@@ -59,6 +60,16 @@ def test_work_that_ends_by_itself_is_left_alone() -> None:
         assert watched.client.listeners == 0
 
     run(scenario())
+
+
+def test_a_watch_whose_work_is_over_is_gone_without_the_collector() -> None:
+    async def scenario() -> None:
+        watched = Watched(working)
+        await watched.task
+        vars(watched).clear()
+
+    with no_knots_of(ClientWatch, asyncio.Task):
+        run(scenario())
 
 
 def test_work_that_is_over_at_once_never_pays_for_a_listener() -> None:

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.edge.client_connection import ConnectionRefusal, client_connection
-from proxy.edge.connection import MAX_HEAD_BYTES, ConnectionLimits
+from proxy.edge.client_connection import (
+    ClientConnection,
+    ConnectionRefusal,
+    client_connection,
+)
+from proxy.edge.connection import MAX_HEAD_BYTES, ConnectionLimits, SluiceProtocol
 from proxy.edge.entrance import WrittenAnswer
+from proxy.edge.response_cycle import ResponseCycle
 from tests.support.fake_wire import Wire
+from tests.support.knots import no_knots_of
 from tests.support.scripted_app import error_of
 from tests.support.virtual_time import now, run, settle
 
@@ -940,3 +946,18 @@ def test_an_app_that_crashes_leaves_an_answer_or_a_broken_one() -> None:
             assert wire.ended == ["close"]
 
     run(scenario())
+
+
+@pytest.mark.parametrize("path", [b"/full", b"/served"])
+def test_a_connection_that_is_over_is_gone_without_the_collector(path: bytes) -> None:
+    async def scenario() -> None:
+        wire = Wire(Bouncer())
+        wire.receives(b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path)
+        await wire.done()
+        wire.client_leaves()
+        await settle()
+        for one in (wire.transport, wire):  # as a real transport lets go of its protocol
+            vars(one).clear()
+
+    with no_knots_of(SluiceProtocol, ResponseCycle, ClientConnection):
+        run(scenario())

@@ -15,8 +15,11 @@ from proxy.upstream.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
+from proxy.upstream.lazy_deadline import LazyDeadline
 from proxy.upstream.port import UpstreamRequest, UpstreamTimeouts
+from proxy.upstream.response_parser import ResponseParser
 from tests.support.fake_transport import FakeTransport
+from tests.support.knots import no_knots_of
 from tests.support.virtual_time import now, run, settle
 
 if TYPE_CHECKING:
@@ -152,6 +155,19 @@ def test_a_connection_that_was_lost_unused_tells_so_when_asked() -> None:
         assert line.transport.written == []
 
     run(scenario())
+
+
+def test_one_that_is_over_is_gone_without_the_collector() -> None:
+    async def scenario() -> None:
+        line = Line()
+        await line.answered(OK)
+        await line.connection.read()
+        await line.close()
+        vars(line.transport).clear()  # as a real one lets go of its protocol
+        line.unusable.clear()
+
+    with no_knots_of(Connection, LazyDeadline, ResponseParser):
+        run(scenario())
 
 
 @pytest.mark.parametrize("received", [b"", b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
