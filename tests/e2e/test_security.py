@@ -243,10 +243,12 @@ async def test_a_request_hidden_in_a_body_is_only_a_body(stand: Stand) -> None:
 async def test_there_are_no_framework_pages_on_either_listener(stand: Stand) -> None:
     """R124: they would shadow the engine's, and describe what is nobody's business."""
     sluice = stand.sluice
-    for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect"):
-        for port in (sluice.port, sluice.admin_port):
-            answer = await ask_once(port, request_bytes(path, b"", "GET"))
-            check_own_answer(answer, 404, INVALID, "unknown_path")
+    pages = ["/docs", "/redoc", "/docs/oauth2-redirect"]
+    # The admin listener's /openapi.json is no framework's: tests/e2e/test_admin_api.py.
+    everywhere = [(port, page) for port in (sluice.port, sluice.admin_port) for page in pages]
+    for port, path in [*everywhere, (sluice.port, "/openapi.json")]:
+        answer = await ask_once(port, request_bytes(path, b"", "GET"))
+        check_own_answer(answer, 404, INVALID, "unknown_path")
     public = await ask_once(sluice.port, request_bytes("/metrics", b"", "GET"))
     check_own_answer(public, 404, INVALID, "unknown_path")
     for target in (CHAT, "/v1/models"):
