@@ -23,10 +23,13 @@ async def judge(
     holders: RequestOutcome = RequestOutcome.OK,
     *,
     engine_is_seen: bool = True,
+    gateway_ends: bool = False,
+    others: bool = False,
 ) -> None:
     """Once the fault has struck, and all that is still to come was let go.
 
-    `holders`: what became of the requests that had the seats, where there were some.
+    `holders`: what became of the requests that had the seats, where there were some. Where there
+    are `others` in this process, sockets cannot be counted for one.
     """
     promise, stand = cell.promise, scene.stand
     if promise.client not in (Client.GONE, Client.RESTING):
@@ -41,16 +44,22 @@ async def judge(
         expected[holders] += len(HOLDERS)
     await stand.until_ended(expected.total())
     await scene.leave()
-    await stand.nothing_is_left()
+    if gateway_ends:
+        await stand.gateway_has_ended()
+    else:
+        await stand.nothing_is_left()
     await stand.engine.until(lambda: stand.engine.inflight == 0)
     counted = stand.counted()
     assert counted == +expected, f"counted {counted}, not {expected}"
     if engine_is_seen:
         _engine_saw(scene, promise.engine)
+    if gateway_ends:
+        return
     if not stand.engine.is_listening:
         await stand.engine.listen()
     await stand.capacity_is_exact()
-    await stand.no_socket_is_left()
+    if not others:
+        await stand.no_socket_is_left()
 
 
 def _same(seen: Seen, scene: Scene, cell: Cell) -> None:

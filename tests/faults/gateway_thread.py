@@ -101,6 +101,7 @@ class GatewayThread:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = Settings(**settings)
+        self._drain_timeout_s = 0.0
         self.freeze = Freeze()
         self.records: list[RequestRecord] = []
         self.loop_failures: list[dict[str, Any]] = []
@@ -116,9 +117,27 @@ class GatewayThread:
 
     def __exit__(self, *_: object) -> None:
         self.freeze.thaw()
-        self._loop.call_soon_threadsafe(self._stop.set)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_ANSWERS_WITHIN_S)
         assert not self._thread.is_alive(), "the gateway does not stop"
+
+    def stop_within(self, drain_timeout_s: float) -> None:
+        """What SIGTERM begins. The thread ends by itself."""
+        self._drain_timeout_s = drain_timeout_s
+        self._loop.call_soon_threadsafe(self._stop.set)
+
+    @property
+    def is_draining(self) -> bool:
+        return self._app.drain.begun
+
+    @property
+    def has_ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Runs it in the gateway's loop, whenever that comes round."""
+        self._loop.call_soon_threadsafe(function)
 
     def write(self, record: RequestRecord) -> None:
         """As a RecordSink."""
@@ -141,7 +160,7 @@ class GatewayThread:
         """What `sluice_requests_total` has counted, over all routes."""
         counted: Counter[str] = Counter()
         for route in self._app.metrics._routes.values():
-            counted.update(dict(self.call(route.counts)))
+            counted.update(dict(route.counts() if self.has_ended else self.call(route.counts)))
         return counted
 
     def held(self) -> Held:
@@ -168,12 +187,20 @@ class GatewayThread:
         admit, freeze = self._app.controller.admit, self.freeze
         self._app.controller.admit = lambda request: _Frozen(admit(request), freeze)  # type: ignore[method-assign, return-value]  # in this one
         async with listening([self._app.public], [self._bound], limits, [self._door]):
+            if self._app.leases is not None:
+                self._app.leases.start()
+                await self._until_seats_are_leased()
             self._own_tasks = asyncio.all_tasks()
             self._ready.set_result(None)
             await self._stop.wait()
             self._app.begin_drain()
-            await self._app.drain.finish(0.0)
+            await self._app.drain.finish(self._drain_timeout_s)
         await self._app.stop()
+
+    async def _until_seats_are_leased(self) -> None:
+        async with asyncio.timeout(_ANSWERS_WITHIN_S):
+            while self._app.controller.snapshot().upstreams[0].limit < self._settings.max_in_flight:
+                await asyncio.sleep(0.01)
 
     def _held(self) -> Held:
         admission = self._app.controller.snapshot()

@@ -90,9 +90,11 @@ FAULTS_IN_WORDS = {
     Fault.CLOCK_JUMP: "The wall clock jumps an hour forth, and then a day back. All "
     "waits are measured on the monotonic clock, which cannot jump.",
     Fault.LOOP_STALL: "The gateway's event loop does nothing for 2 s, while everybody else goes "
-    "on; its limits of time are shorter than that.",
+    "on. Its limits of time are longer than that, as they are by default: one that runs out "
+    "meanwhile has run out.",
     Fault.REDIS_GONE: "The limit is shared through Redis, and Redis gets SIGKILL.",
-    Fault.DRAIN: "The gateway gets SIGTERM and finishes what runs within its drain timeout.",
+    Fault.DRAIN: "The gateway does what it does at SIGTERM, and what runs finishes within its "
+    "drain timeout.",
     Fault.DRAIN_OVER: "The same, and what runs does not finish within it.",
 }
 

@@ -12,7 +12,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from tests.faults.matrix import (
+    BROKEN_DRAINING,
     CUT_UNREAD,
+    DRAINED_UNANSWERED,
     DROPPED,
     IDLE_END,
     IDLE_KEPT,
@@ -24,6 +26,7 @@ from tests.faults.matrix import (
     OWN_FAULT_LATE,
     RESENT,
     SERVED,
+    SHED_DRAINING,
     Engine,
     Fault,
     Impossible,
@@ -116,6 +119,20 @@ ROWS: Mapping[Fault, tuple[Rule, ...]] = {
     ),
     Fault.CLOCK_JUMP: (
         SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, IDLE_KEPT,
+    ),
+    Fault.LOOP_STALL: (
+        SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, IDLE_KEPT,
+    ),
+    Fault.REDIS_GONE: (
+        SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, IDLE_KEPT,
+    ),
+    Fault.DRAIN: (
+        CUT_UNREAD, SHED_DRAINING, SHED_DRAINING, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED,
+        IDLE_END,
+    ),
+    Fault.DRAIN_OVER: (
+        CUT_UNREAD, SHED_DRAINING, SHED_DRAINING, DRAINED_UNANSWERED, SHED_DRAINING,
+        DRAINED_UNANSWERED, BROKEN_DRAINING, BROKEN_DRAINING, BROKEN_DRAINING, IDLE_END,
     ),
 }  # fmt: skip
 

@@ -62,22 +62,29 @@ class Stand:
             raise
 
     def close(self) -> None:
+        self._runner.run(self.aclose())
+
+    async def aclose(self) -> None:
         if self._exits is not None:
             exits, self._exits = self._exits, None
-            exits.close()
-            self._runner.run(self.engine.__aexit__(None, None, None))
+            await asyncio.to_thread(exits.close)
+            await self.engine.__aexit__(None, None, None)
 
     async def _run(self, scenario: Coroutine[Any, Any, None]) -> None:
         if self._exits is None:
-            await self._start()
+            await self.start()
+        await self.begin()
+        await scenario
+        assert not self.gateway.loop_failures, self.gateway.loop_failures
+
+    async def begin(self) -> None:
+        """Counts from zero."""
         self.engine.forget()
         self.engine.handler = json_answer()
         self.engine.greet = None
         self.counted_before = self.gateway.outcomes()
-        await scenario
-        assert not self.gateway.loop_failures, self.gateway.loop_failures
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
         self.engine = await MatrixEngine(behind_gateway=True).__aenter__()
         settings = {
             "upstream_urls": self.engine.url,
@@ -131,6 +138,14 @@ class Stand:
     async def nothing_is_left(self) -> None:
         """No seat, place, task, timer, connection of a client, or busy one of the engine."""
         await self.until(lambda held: held == AT_REST)
+
+    async def gateway_has_ended(self) -> None:
+        """And the engine has no connection of it."""
+        deadline = asyncio.get_running_loop().time() + _WITHIN_S
+        while not self.gateway.has_ended:
+            assert asyncio.get_running_loop().time() < deadline, "the gateway does not end"
+            await asyncio.sleep(0.005)
+        await self.engine.until(lambda: self.engine.connections_open == 0)
 
     async def capacity_is_exact(self) -> None:
         """As many as there are seats get in at once, and one more waits until one comes free."""
