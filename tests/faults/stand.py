@@ -94,7 +94,8 @@ class Stand:
             **self._settings,
         }
         self._exits = ExitStack()
-        self.gateway = self._exits.enter_context(GatewayThread(settings))
+        gateway = GatewayThread(settings)
+        self.gateway = await asyncio.to_thread(self._exits.enter_context, gateway)
         gc.collect()
         self._sockets_at_rest = _sockets()
 
