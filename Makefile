@@ -27,7 +27,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos soak fuzz mutation lint docs check-deploy format ci lock audit sbom clean
+.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos fault-matrix soak fuzz mutation lint docs check-deploy format ci lock audit sbom clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -86,6 +86,9 @@ fuzz: $(DEV_STAMP) ## the tests in tests/fuzz for MINUTES (30), led by coverage 
 
 soak: $(DEV_STAMP) ## 2,000 clients that misbehave, engines that fail, for MINUTES (30); build/soak.json
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(SOAK_ARGS)
+
+fault-matrix: $(DEV_STAMP) ## every fault at every point of a request's life, as docs/fault-matrix.md says; in make test too
+	$(BIN)/python -m pytest -n auto --dist loadfile tests/faults $(PYTEST_ARGS)
 
 simulate-fleet: $(DEV_STAMP) ## gateways and engines in virtual time, FLEET_ARGS=TRACE; the figures of docs/scaling.md
 	$(BIN)/python -m tests.bench.fleet $(FLEET_ARGS)
