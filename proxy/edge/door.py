@@ -10,7 +10,7 @@ only so many are told at a time, and the others are dropped as they come.
 
 from __future__ import annotations
 
-import ipaddress
+import socket
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Of an IPv6 address: a network of this size is what one client is given.
-_NETWORK_BITS: Final = 64
+_NETWORK_BYTES: Final = 8
+# How an IPv4 address begins where IPv6 is listened on.
+_MAPPED: Final = bytes(10) + b"\xff\xff"
 _FEWEST_TOLD: Final = 16
 _MOST_TOLD: Final = 128
 
@@ -104,9 +106,9 @@ def counted_as(host: str) -> str:
     if ":" not in host:
         return host
     try:
-        address = ipaddress.IPv6Address(host.partition("%")[0])
-    except ValueError:
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except OSError:
         return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((address, _NETWORK_BITS), strict=False))
+    if packed.startswith(_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, packed[len(_MAPPED) :])
+    return packed[:_NETWORK_BYTES].hex()
