@@ -71,7 +71,8 @@ CLASSES: Mapping[str, Mapping[int | str, str]] = {
     "curl": dict.fromkeys(_OPENAI, "exit code 22")
     | {TIMEOUT: "exit code 28", BROKEN: "exit code 18"},
     "litellm": _OPENAI
-    | {413: "APIError", 502: "BadGatewayError", 503: "ServiceUnavailableError", TIMEOUT: "Timeout"},
+    | {413: "APIError", 502: "BadGatewayError", 503: "ServiceUnavailableError", TIMEOUT: "Timeout"}
+    | {BROKEN: "MidStreamFallbackError"},
 }
 
 FORGETS_THE_ENGINES_CODE = frozenset({"anthropic", "litellm"})

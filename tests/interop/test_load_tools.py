@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -91,12 +92,17 @@ def test_aiperf(sluice: GatewayProcess, loop_thread: LoopThread, tmp_path: Path)
         [
             *(str(home / "aiperf/bin/aiperf"), "profile", "--model", "tiny", "--url", sluice.url),
             *("--endpoint-type", "chat", "--streaming", "--ui", "none"),
-            *("--tokenizer", str(installed_vllm() / "model")),
+            *("--tokenizer", cached_tokenizer(tmp_path / "hf")),
             *("--request-count", str(REQUESTS), "--concurrency", str(CONCURRENCY)),
             *("--isl", "32", "--osl", str(TOKENS_OUT), "--extra-inputs", "ignore_eos:true"),
             *("--output-artifact-dir", str(tmp_path)),
         ],
-        {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"},
+        {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_OFFLINE": "1",
+        },
     )
     (result,) = tmp_path.rglob("profile_export_aiperf.json")
     found = json.loads(result.read_text())
@@ -105,6 +111,17 @@ def test_aiperf(sluice: GatewayProcess, loop_thread: LoopThread, tmp_path: Path)
     after = served(loop_thread, sluice)
     assert after[0] - before[0] == REQUESTS
     assert after[1] == before[1]
+
+
+def cached_tokenizer(hf_home: Path) -> str:
+    """The tiny model's, as if it had been fetched: AIPerf 0.13 says that it takes a folder, and
+    takes none."""
+    revision = "0" * 40
+    repository = hf_home / "hub" / "models--sluice--tiny"
+    shutil.copytree(installed_vllm() / "model", repository / "snapshots" / revision)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(revision)
+    return "sluice/tiny"
 
 
 # The command `vllm` asks for the metadata of a distribution of that name, and this one has another.
