@@ -17,6 +17,7 @@ from dataclasses import replace
 from proxy.vllm.doctor.client_words import without_clients_words
 from proxy.vllm.doctor.evidence import EvidenceLine, HostKill, KernelFindings, Xid
 from proxy.vllm.doctor.needle import Needle
+from proxy.vllm.endless_numbers import without_endless_numbers
 
 # What a block must hold to be read line by line. Whoever the kernel chose (`oom-kill:`) is told to
 # be killed within the next lines.
@@ -93,7 +94,7 @@ class KernelScanner:
         all_lines = text.removesuffix(b"\n").split(b"\n")
         for number, line in enumerate(all_lines, start=last - len(all_lines) + 1):
             if any(needle in line for needle in _LINE_NEEDLES):
-                said = line.decode(errors="replace").strip()
+                said = without_endless_numbers(line).decode(errors="replace").strip()
                 self._read(EvidenceLine(file, number, said), without_clients_words(said))
 
     def _read(self, line: EvidenceLine, own: str) -> None:

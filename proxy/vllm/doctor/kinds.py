@@ -6,6 +6,7 @@ import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from proxy.vllm.endless_numbers import without_endless_numbers
 from proxy.vllm.memory_curve.columns import cells_of, guess, header_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def kind_of(head: bytes) -> Kind:
         return Kind.EMPTY
     if _is_binary(head):
         return Kind.BINARY
-    lines = [line.strip() for line in head.decode(errors="replace").splitlines()[:_MOST_LINES]]
+    text = without_endless_numbers(head).decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines()[:_MOST_LINES]]
     lines = [line for line in lines if line]
     if any(header_of(line) for line in lines) or _is_curve(lines):
         return Kind.CURVE

@@ -18,6 +18,7 @@ from proxy.vllm.doctor.log_line import LogLine, decoded, log_lines
 from proxy.vllm.doctor.prefilter import Prefilter, lines_at_an_end
 from proxy.vllm.doctor.signs import signs_in
 from proxy.vllm.doctor.tracebacks import frames_above, named_method
+from proxy.vllm.endless_numbers import without_endless_numbers
 
 _LONGEST_TEXT = 2_000
 _LONGEST_LINE = 256 << 10
@@ -110,7 +111,7 @@ class _FileScan:
         self._latest.clear()
 
     def _read_line(self, lines: Lines, start: int, end: int) -> None:
-        raw = lines.data[start : min(end, start + _LONGEST_LINE)]
+        raw = without_endless_numbers(lines.data[start : min(end, start + _LONGEST_LINE)])
         stats = stats_lines.read_stats(raw) if stats_lines.NEEDLE in raw else None
         if stats:
             evidence = None
@@ -148,4 +149,5 @@ class _FileScan:
         if len(above) < _MOST_ABOVE:
             above = self._above[-(_MOST_ABOVE - len(above)) :] + above
         for raw in reversed(above.split(b"\n")):
-            yield from reversed(list(log_lines(decoded(raw[:_LONGEST_LINE]))))
+            text = decoded(without_endless_numbers(raw[:_LONGEST_LINE]))
+            yield from reversed(list(log_lines(text)))

@@ -35,7 +35,8 @@ def size_of(cell: str, unit: int) -> int | None:
         return None
     number, name = match.groups()
     factor = _UNITS.get(name.lower()) if name else unit
-    return None if factor is None else int(float(number) * factor)
+    size = math.inf if factor is None else float(number) * factor
+    return int(size) if math.isfinite(size) else None
 
 
 def unit_named(text: str) -> int | None:

@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from proxy.vllm.endless_numbers import text_without_endless_numbers
 from proxy.vllm.memory_curve.cells import moment_of, number_of, size_of
 from proxy.vllm.memory_curve.columns import Columns, Row, cells_of, guess, header_of
 from proxy.vllm.memory_curve.ticks import Turns, turns_of
@@ -71,7 +72,7 @@ class CurveReader:
 
     def feed(self, line: str) -> list[MemorySample]:
         self._line += 1
-        line = line.strip("\r\n\ufeff\0 ")
+        line = text_without_endless_numbers(line.strip("\r\n\ufeff\0 "))
         if not line:
             return []
         columns = header_of(line)

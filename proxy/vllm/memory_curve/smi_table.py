@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.vllm.endless_numbers import text_without_endless_numbers
 from proxy.vllm.memory_curve.cells import MIB, moment_of
 from proxy.vllm.memory_curve.reader import MemorySample
 
@@ -55,6 +56,7 @@ class SmiTableReader:
 
     def feed(self, line: str) -> Iterator[MemorySample]:
         self._line += 1
+        line = text_without_endless_numbers(line)
         moment = moment_of(line)
         if moment is not None:
             self._at_s = max(moment, self._at_s)

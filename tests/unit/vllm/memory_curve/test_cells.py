@@ -56,3 +56,7 @@ def test_the_form_of_ctime_is_a_moment_too() -> None:
 @pytest.mark.parametrize("cell", ["", "12345 MiB", "87", "now", "Foo Bar  1 00:00:01 2026"])
 def test_anything_else_is_no_moment(cell: str) -> None:
     assert moment_of(cell) is None
+
+
+def test_a_size_beyond_all_bounds_is_none() -> None:
+    assert size_of("9" * 400, 1) is None
