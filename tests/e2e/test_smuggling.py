@@ -191,7 +191,8 @@ async def test_a_body_in_disguise_is_judged_as_the_engine_reads_it(stand: Stand)
         head = HEAD.replace(b"application/json", content_type) + fields
         request = head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
         told = await tell(stand, [request], 1)
-        assert told.statuses in ([200], [400]), (content_type, body)
+        is_accepted = engine_reading.read(Completion, content_type, body) is not None
+        assert told.statuses == [200] or (told.statuses == [400] and not is_accepted), request
         assert len(stand.upstream.seen) == (told.statuses == [200])
         for seen in stand.upstream.seen:
             await assert_was_judged_as_it_is_read(stand, seen, body)
@@ -250,14 +251,16 @@ def test_whatever_passes_is_one_request_and_was_judged_as_it_is_read(
         told = await tell(stand, cut(wire, where), len(sent))
         assert told.closed or len(told.answers) == len(sent)
         assert all(answer.status in (200, 400) for answer in told.answers)
-        # What comes behind the last one on a connection may be still on its way when the connection
-        # is closed: then a reset may overtake the last answer.
-        refused = [answer.status == 400 for answer in told.answers]
-        passed = [r for r, no in zip(sent, [*refused, False], strict=False) if not no]
+        answered = told.statuses.count(200)
         seen = stand.upstream.seen
-        assert 0 <= len(passed) - len(seen) <= told.closed
-        for request, one in zip(passed, seen, strict=False):
-            await assert_was_judged_as_it_is_read(stand, one, request.body)
+        # What comes behind the last one on a connection may still be on its way when the connection
+        # is closed: then a reset may overtake answers.
+        assert len(seen) >= answered if told.closed else len(seen) == answered
+        rest = iter(sent)
+        for one in seen:
+            body = as_the_engine_reads(one).body
+            assert any(request.body == body for request in rest), "not sent, or not in its turn"
+            await assert_was_judged_as_it_is_read(stand, one, body)
         assert stand.upstream.pipelined == 0
 
     if stand._open is None:

@@ -37,8 +37,9 @@ _words = st.one_of(
     st.sampled_from([b"0", b"1", b"-1", b"1e9", b"nan", b"inf", b"1_0", b"\xd9\xa1", b"+3", b".5"]),
     st.sampled_from([b"high", b"LOW", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01", b"9" * 400]),
 )
-values = mostly(_words, 5).filter(lambda value: not set(value) & set(b"\r\n\0"))
-any_values = mostly(st.one_of(_words, st.sampled_from([b"\r\n", b"\n", b"\r", b"\0"])), 5)
+values = st.one_of(_words, mostly(_words, 5)).filter(lambda v: not set(v) & set(b"\r\n\0"))
+_breaks = st.sampled_from([b"\r\n", b"\n", b"\r", b"\0"])
+any_values = st.one_of(_words, mostly(st.one_of(_words, _breaks), 3))
 fields = st.lists(st.tuples(names, values), max_size=8)
 lower_fields = fields.map(lambda pairs: [(name.lower(), value) for name, value in pairs])
 
@@ -133,6 +134,9 @@ def test_a_head_that_is_sent_is_one_head_to_whoever_reads_it(
         head = encode_head(UpstreamRequest(method, target, passed, body))
     except ValueError:
         return
+    lines = head.split(b"\r\n")
+    assert len(lines) == 3 + len(passed) + (bool(body) or method == "POST")
+    assert not set(b"".join(lines)) & set(b"\r\n\0")
     heard = _Heard()
     parser = httptools.HttpRequestParser(heard)
     with contextlib.suppress(httptools.HttpParserError):  # a name that is none, for one

@@ -115,8 +115,8 @@ PASSED: Mapping[bytes, tuple[bytes, bytes, bytes]] = {
             b"\r\n\r\nGET /v1/models", b"\nGET /v1/models",
         )
     },
-    b"GET /v1/models?a=%0d%0ax:y&b=http://evil HTTP/1.1\r\nHost: x\r\n\r\n": (
-        b"GET", b"/v1/models?a=%0d%0ax:y&b=http://evil", b""
+    b"GET /v1/models?A=%0D%0ax:y&b=http://evil/../? HTTP/1.1\r\nHost: x\r\n\r\n": (
+        b"GET", b"/v1/models?A=%0D%0ax:y&b=http://evil/../?", b""
     ),
     b"GET /v1/models/org%2Fname HTTP/1.1\r\nHost: x\r\nX: \xff\r\n\r\n": (
         b"GET", b"/v1/models/org%2Fname", b""
