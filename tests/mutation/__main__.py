@@ -39,6 +39,8 @@ def main() -> int:
     mutants = [one for module in arguments.modules for one in mutants_of(module)]
     if arguments.only:
         mutants = [one for one in mutants if arguments.only in str(one)]
+    if arguments.new:
+        mutants = sorted(set(mutants) - _explained(mutants), key=str)
     prepare_hypothesis()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     began = time.monotonic()
@@ -59,6 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("modules", nargs="*", help="such as gate or limits/aimd; else all of them")
     parser.add_argument("--only", help="mutants whose description has this in it")
+    parser.add_argument("--new", action="store_true", help="only those that nobody has explained")
     parser.add_argument("--quick", action="store_true", help="without properties and scenarios")
     parser.add_argument("--at-once", type=int, default=2, help="processes side by side")
     arguments = parser.parse_args()
