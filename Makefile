@@ -7,6 +7,7 @@
 PYTHON ?=
 VENV ?= .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 PYTEST_ARGS ?=
+VERSIONS_ARGS ?=
 BENCH_ARGS ?=
 STORM_ARGS ?=
 FLEET_ARGS ?=
@@ -27,7 +28,7 @@ UPSTREAM_IS_SET := $(strip $(SLUICE_UPSTREAM_URLS)$(shell grep -s '^SLUICE_UPSTR
 SERVE_OPTIONS := $(if $(UPSTREAM_IS_SET),,--upstream sim)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos fault-matrix soak fuzz mutation lint docs check-deploy format ci lock audit sbom clean
+.PHONY: help run test test-versions test-asyncio test-in-process test-sockets test-alone test-vllm test-clients test-interop bench storm simulate-fleet chaos fault-matrix soak fuzz mutation lint docs check-deploy format ci lock audit sbom clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -49,6 +50,15 @@ test-sockets: $(DEV_STAMP) ## those with real sockets and processes
 
 test-alone: $(DEV_STAMP) ## those of them that need the whole machine, one after the other
 	$(BIN)/python -m pytest -m "alone and not vllm and not interop" $(NOT_IN_PROCESS) $(PYTEST_ARGS)
+
+test-versions: $(DEV_STAMP) ## core and scenarios on every Python from 3.11 to 3.14 that is here, VERSIONS_ARGS=--quick
+	$(BIN)/python scripts/test_versions.py $(VERSIONS_ARGS)
+
+# What is nearest to the loop: reading, writing, who has left, and running out of descriptors.
+test-asyncio: $(DEV_STAMP) ## some of the tests of processes, with the gateway on asyncio's own loop
+	SLUICE_TEST_EVENT_LOOP=asyncio $(BIN)/python -m pytest -n 2 --dist loadfile \
+		-k "test_framing or features-off or descriptors" tests/e2e/test_connections.py \
+		tests/e2e/test_disconnects.py tests/e2e/test_framing.py $(PYTEST_ARGS)
 
 test-vllm: $(DEV_STAMP) ## the tests against a real vLLM, which is installed beside the project, with client libraries
 	scripts/setup_vllm.sh

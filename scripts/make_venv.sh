@@ -16,7 +16,7 @@ is_new_enough() {
 
 find_python() {
     local candidate
-    for candidate in ${wanted:-python3.13 python3.12 python3.11 python3 python}; do
+    for candidate in ${wanted:-python3.14 python3.13 python3.12 python3.11 python3 python}; do
         # A name on the path may be a launcher for a version that is not installed: it must run.
         if is_new_enough "$candidate"; then
             echo "$candidate"
