@@ -56,7 +56,8 @@ def test_a_stream_that_breaks_raises_and_says_why(
 ) -> None:
     trouble = clients[name].fail(call, stage.url("misbehaving"), model="breaks")
     assert trouble.name == CLASSES[name][BROKEN]
-    assert trouble.code == "upstream_closed"
+    if name != "litellm":  # it has only the words
+        assert trouble.code == "upstream_closed"
     if name != "openai-oldest":  # it has only the code, and words of its own
         assert "failed at the engine" in trouble.message
 
