@@ -66,7 +66,7 @@ class _Listener:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        self._headers.append((name.lower(), value.strip(b" \t")))  # as h11 has it
 
     def on_body(self, body: bytes) -> None:
         self._body += body
