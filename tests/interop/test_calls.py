@@ -75,7 +75,7 @@ def test_embeddings_of_more_inputs_than_there_are_seats(
 def test_a_tool_call_keeps_its_shape(
     clients: Mapping[str, Running], stage: Stage, name: str, call: str
 ) -> None:
-    """The simulator calls no tools; what the engine says here is a record of vLLM's."""
+    """The engine's answer is written by hand, in vLLM's shape: the simulator calls no tools."""
     told = clients[name].call(call, stage.url("misbehaving"), model="tool")
     assert told["name"] == "look"
     arguments = told["arguments"]
