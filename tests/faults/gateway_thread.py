@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ANSWERS_WITHIN_S = 10.0
+_ANSWERS_WITHIN_S = 15.0
 
 
 @dataclass(frozen=True)

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 SEATS = 2
 _PLACES = 4
-_WITHIN_S = 3.0
+_WITHIN_S = 10.0
 # A permit that there are two of lets a request through at once; this is for it to arrive.
 _ARRIVAL_S = 0.005
 
 PATIENT = {
-    "connect_timeout": 5,
-    "first_byte_timeout": 5,
-    "idle_timeout": 5,
-    "body_timeout": 5,
-    "queue_timeout": 5,
+    "connect_timeout": 15,
+    "first_byte_timeout": 15,
+    "idle_timeout": 15,
+    "body_timeout": 15,
+    "queue_timeout": 15,
     "write_timeout": 0.3,
 }
-HASTY = PATIENT | {"connect_timeout": 0.3, "first_byte_timeout": 0.3, "idle_timeout": 0.3}
+HASTY = PATIENT | {"connect_timeout": 0.6, "first_byte_timeout": 0.6, "idle_timeout": 0.6}
 
 
 class Stand:

@@ -1,32 +1,19 @@
-"""A gateway whose loop stands still, that is told to stop, or whose Redis has gone."""
+"""A gateway whose loop stands still, or that is told to stop."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from proxy.telemetry.request_outcome import RequestOutcome
 from tests.faults.cell import judge
 from tests.faults.gateway_faults import stall
 from tests.faults.matrix import Fault, Point
-from tests.faults.scripted_engine import finish
-from tests.faults.together import every_form, every_kind, strike_all
-from tests.support.redis_server import running_redis
+from tests.faults.together import every_form, every_kind, go_on, strike_all
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.faults.rules import Cell, ClientKind
     from tests.faults.scene import Scene
-
-
-def go_on(scene: Scene) -> None:
-    """All that was still to come, comes."""
-    scene.thaw()
-    scene.send_the_rest()
-    scene.order_holders(finish)
-    scene.order(finish)
 
 
 @every_form
@@ -61,27 +48,6 @@ def test_a_gateway_that_cannot_wait_any_longer(kind: ClientKind, stream: bool) -
         await judge(scene, cell, RequestOutcome.SHED, gateway_ends=True)
 
     strike_all(Fault.DRAIN_OVER, kind, strike, stream=stream)
-
-
-@every_form
-@every_kind
-def test_a_gateway_whose_redis_has_gone(kind: ClientKind, stream: bool, tmp_path: Path) -> None:
-    """A Redis for each: a gateway that had to stand still for the others would lose its lease."""
-
-    async def strike(scene: Scene, cell: Cell) -> None:
-        servers[cell.point].stop()
-        go_on(scene)
-        await judge(scene, cell, others=True)
-
-    with ExitStack() as stack:
-        servers = {point: stack.enter_context(running_redis(tmp_path)) for point in Point}
-        strike_all(
-            Fault.REDIS_GONE,
-            kind,
-            strike,
-            lambda cell: {"redis_url": servers[cell.point].url},
-            stream=stream,
-        )
 
 
 async def begin_stop(scene: Scene, drain_timeout_s: float) -> None:

@@ -81,7 +81,7 @@ class WatchingClient(asyncio.Protocol):
     def read_on(self) -> None:
         self.transport.resume_reading()
 
-    async def until(self, holds: Callable[[], bool], what: str, within_s: float = 5.0) -> None:
+    async def until(self, holds: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
         deadline = asyncio.get_running_loop().time() + within_s
         while not holds():
             if asyncio.get_running_loop().time() > deadline:
