@@ -29,15 +29,19 @@ _ARRIVAL_S = 0.2
 _LOOKS, _LOOKS_EVERY_S = 20, 0.02
 
 
-async def descriptors_at_rest(made: Stand) -> int:
-    """With no client and no connection to an engine but the poller's, which comes and goes."""
+async def descriptors_at_rest(made: Stand, wanted: int | None = None) -> int:
+    """With no client and no connection to an engine but the poller's, which comes and goes: waits
+    until they are as few as `wanted`, for a poll may be long on a busy machine."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SETTLES_WITHIN_S
     while loop.time() < deadline:
         if not any(made.gateway.sockets_towards(one.port) for one in made.engines):
             break
         await asyncio.sleep(_LOOKS_EVERY_S)
-    return await _least(made.gateway.open_descriptors)
+    found = await _least(made.gateway.open_descriptors)
+    while wanted is not None and found > wanted and loop.time() < deadline + SETTLES_WITHIN_S:
+        found = await _least(made.gateway.open_descriptors)
+    return found
 
 
 async def _least(look: Callable[[], int]) -> int:

@@ -95,9 +95,12 @@ class Soak:
             await made.gateway.until_idle(rest.IDLE_WITHIN_S)
         except AssertionError as wrong:
             self.result.not_idle = f"{wrong}"
+        wanted = None if self.result.before is None else self.result.before.descriptors
         async with PageReader(made.gateway.admin_port) as reader:
             sample = read_gateway(await reader.page(), ROUTES)
-        return Look(await rest.descriptors_at_rest(made), await rest.census_at_rest(made), sample)
+        return Look(
+            await rest.descriptors_at_rest(made, wanted), await rest.census_at_rest(made), sample
+        )
 
     async def _go_on(self, made: Stand) -> None:
         plan, result = self._plan, self.result
