@@ -42,7 +42,12 @@ from proxy.upstream.httpx_attempt import Attempt, shut_down
 from proxy.upstream.pool import IDLE_EXPIRY_S, IDLE_RACE_S
 from proxy.upstream.port import UpstreamTimeouts, pass_by_reading
 from proxy.upstream.request_sender import encode_head
-from proxy.upstream.response_head import MAX_HEAD_BYTES, head_size, violation_of_head
+from proxy.upstream.response_head import (
+    MAX_HEAD_BYTES,
+    announced_bytes,
+    head_size,
+    violation_of_head,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -212,9 +217,10 @@ class HttpxExchange:
         self._reading: _Reading | None = None
         self._failure: UpstreamError | None = None
         self._total_at = inf
+        self._left: float = inf  # bytes of the body, where their number is known beforehand
         self.status = 0
         self.headers: RawHeaders = []
-        self.is_readable = False  # httpx does not tell
+        self.is_readable = False
         self.is_exhausted = False
 
     async def __aenter__(self) -> Self:
@@ -224,6 +230,8 @@ class HttpxExchange:
         self._parts = aiter(response.stream)  # type: ignore[arg-type] # always the async kind here
         self.status = response.status_code
         self.headers = response.headers.raw
+        self._left = announced_bytes(self._request.method, self.status, self.headers)
+        self.is_readable = self._left == 0  # of others httpx does not tell
         return self
 
     async def __aexit__(
@@ -248,13 +256,22 @@ class HttpxExchange:
             raise self._failure
         try:
             async with asyncio.timeout_at(_or_none(self._total_at)):
-                self._reading = asyncio.ensure_future(_next_part(self._parts))
-                part = await _unharmed(self._reading)
+                part = await self._next(self._parts)
+                self._left -= len(part)
+                if part and not self._left:
+                    # No further byte is waited for. Whoever has the last one of a body may see that
+                    # and leave, so they must not have it before we know that it was the last.
+                    await self._next(self._parts)
+                    self.is_exhausted = True
         except (httpx.HTTPError, TimeoutError) as error:
             self._failure = self._upstream.error_for(error)
             raise self._failure from error
-        self.is_exhausted = not part
+        self.is_exhausted = self.is_exhausted or not part
         return part
+
+    async def _next(self, parts: AsyncIterator[bytes]) -> bytes:
+        self._reading = asyncio.ensure_future(_next_part(parts))
+        return await _unharmed(self._reading)
 
     async def pass_to(self, take: Take, room: Room) -> None:
         """See UpstreamResponse.pass_to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,3 +51,11 @@ def is_close_delimited(status: int, fields: RawHeaders) -> bool:
     """Whether the body ends with the connection, nothing else saying where it does."""
     names = {name.lower() for name, _ in fields}
     return status not in _BODILESS and not names & {_CONTENT_LENGTH, _TRANSFER_ENCODING}
+
+
+def announced_bytes(method: str, status: int, fields: RawHeaders) -> float:
+    """How long the body will be, by a head without a violation; inf where only its end tells."""
+    if method == "HEAD" or status in _BODILESS:
+        return 0
+    lengths = [int(value) for name, value in fields if name.lower() == _CONTENT_LENGTH]
+    return lengths[0] if lengths else inf

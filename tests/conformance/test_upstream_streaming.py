@@ -62,6 +62,40 @@ def test_the_head_and_every_event_come_as_they_are_sent(
 
 
 @every_client
+def test_the_last_piece_of_an_announced_body_is_known_to_be_the_last(
+    client: UpstreamClient,
+) -> None:
+    """Whoever is given it may leave at once: the answer was whole."""
+
+    async def scenario() -> None:
+        engine = ScriptedUpstream(json_answer({"error": "x" * 5_000}, status=500))
+        async with client.facing(engine) as (_, upstream), upstream.exchange(ask()) as response:
+            pieces: list[bytes] = []
+            while not response.is_exhausted:
+                pieces.append(await response.read())
+            assert all(pieces), "an empty piece is one too many"
+            assert len(b"".join(pieces)) > 5_000
+            assert await response.read() == b""
+        assert not engine.seen[0].aborted
+
+    client.run(scenario())
+
+
+@every_client
+def test_an_answer_without_a_body_is_readable_at_once(client: UpstreamClient) -> None:
+    async def scenario() -> None:
+        async with (
+            client.facing(ScriptedUpstream(json_answer({}))) as (_, upstream),
+            upstream.exchange(ask("HEAD")) as response,
+        ):
+            assert response.is_readable
+            assert await response.read() == b""
+            assert response.is_exhausted
+
+    client.run(scenario())
+
+
+@every_client
 def test_an_event_larger_than_any_buffer_comes_whole(client: UpstreamClient) -> None:
     async def scenario() -> None:
         stepwise = Stepwise()

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from proxy.upstream.response_head import (
     MAX_HEADERS,
+    announced_bytes,
     head_size,
     is_close_delimited,
     violation_of_head,
@@ -67,3 +70,21 @@ def test_a_body_that_nothing_frames_ends_with_the_connection(
     status: int, fields: list[tuple[bytes, bytes]], expected: bool
 ) -> None:
     assert is_close_delimited(status, fields) is expected
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "fields", "expected"),
+    [
+        ("GET", 200, [OTHER, (b"Content-Length", b"12")], 12),
+        ("GET", 200, [(b"content-length", b"0")], 0),
+        ("GET", 200, [CHUNKED], math.inf),
+        ("GET", 200, [], math.inf),
+        ("HEAD", 200, [(b"content-length", b"12")], 0),
+        ("GET", 304, [(b"content-length", b"12")], 0),
+        ("DELETE", 204, [], 0),
+    ],
+)
+def test_a_body_is_as_long_as_the_head_announces(
+    method: str, status: int, fields: list[tuple[bytes, bytes]], expected: float
+) -> None:
+    assert announced_bytes(method, status, fields) == expected
