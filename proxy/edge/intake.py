@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.openai_api.blocks import Blocks
+from proxy.upstream.late_expiry import GRACE_S, is_noticed_late
 
 if TYPE_CHECKING:
     from starlette.types import Receive
@@ -64,25 +65,34 @@ class Intake:
         """
         if declared_bytes is not None and declared_bytes > self.max_body_bytes:
             raise BodyTooLargeError
-        received = 0
         body = _GrowingBody()
+        due = asyncio.get_running_loop().time() + self.body_timeout_s
         try:
-            async with asyncio.timeout(self.body_timeout_s):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Interrupted(Interruption.CLIENT_GONE)
-                    chunk: bytes = message.get("body", b"")
-                    self._check(received, len(chunk))
-                    received += len(chunk)
-                    self.buffered_bytes += len(chunk)
-                    body.add(chunk)
-                    if not message.get("more_body", False):
-                        return body.whole()
+            try:
+                async with asyncio.timeout_at(due):
+                    return await self._read_on(body, receive)
+            except TimeoutError:
+                if not is_noticed_late(due):
+                    raise
+                async with asyncio.timeout(GRACE_S):
+                    return await self._read_on(body, receive)
         except TimeoutError:
-            raise BodyTimeoutError(received) from None
+            raise BodyTimeoutError(body.received) from None
         finally:
-            self.buffered_bytes -= received
+            self.buffered_bytes -= body.received
+
+    async def _read_on(self, body: _GrowingBody, receive: Receive) -> bytes | Blocks:
+        """To the end. May be interrupted while it waits, and called again."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Interrupted(Interruption.CLIENT_GONE)
+            chunk: bytes = message.get("body", b"")
+            self._check(body.received, len(chunk))
+            self.buffered_bytes += len(chunk)
+            body.add(chunk)
+            if not message.get("more_body", False):
+                return body.whole()
 
     def _check(self, received: int, more: int) -> None:
         if received + more > self.max_body_bytes:
@@ -94,9 +104,11 @@ class Intake:
 class _GrowingBody:
     """Pieces that are joined in the end if they are few, or else as they come, to large blocks."""
 
-    __slots__ = ("_blocks", "_pieces", "_size")
+    __slots__ = ("_blocks", "_pieces", "_size", "received")
 
     def __init__(self) -> None:
+        self.received = 0
+        """In bytes."""
         self._blocks: list[bytes] = []
         self._pieces: list[bytes] = []
         self._size = 0
@@ -105,6 +117,7 @@ class _GrowingBody:
     def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self._size += len(piece)
+        self.received += len(piece)
         if self._size > JOINED_UP_TO_BYTES:
             self._close_block()
 

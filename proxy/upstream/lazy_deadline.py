@@ -11,18 +11,21 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from proxy.upstream.late_expiry import GRACE_S, LATE_S
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
 
 class LazyDeadline:
-    """Calls `on_expired` once loop.time() has reached the moment last `set()`, and never before.
+    """Calls `on_expired` once loop.time() has reached the moment last `set()`, and never before; a
+    little later when that is noticed late (see late_expiry).
 
     `set(inf)` disarms. After `close()` nothing is left on the loop, and `set()` does nothing.
     """
 
-    __slots__ = ("_armed_for", "_horizon_s", "_loop", "_on_expired", "_timer", "at")
+    __slots__ = ("_armed_for", "_excused", "_horizon_s", "_loop", "_on_expired", "_timer", "at")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, horizon_s: float, on_expired: Callable[[], None]
@@ -32,6 +35,7 @@ class LazyDeadline:
         self._on_expired = on_expired
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = inf
+        self._excused = inf
         self.at = inf
 
     def set(self, at: float) -> None:
@@ -48,11 +52,17 @@ class LazyDeadline:
     def _look(self) -> None:
         self._timer = None
         self._armed_for = inf
-        if self._loop.time() >= self.at:
+        now = self._loop.time()
+        if now < self.at:
+            if self.at < inf:
+                self._arm()
+        elif now - self.at > LATE_S and self.at != self._excused:
+            self._excused = self.at
+            self._armed_for = now + GRACE_S
+            self._timer = self._loop.call_at(self._armed_for, self._look)
+        else:
             self.at = inf
             self._on_expired()
-        elif self.at < inf:
-            self._arm()
 
     def close(self) -> None:
         self._armed_for = -inf  # no deadline lies before it, so none arms the timer again

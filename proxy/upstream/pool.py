@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from proxy.upstream.connection import Connection
 from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError, said_of
+from proxy.upstream.late_expiry import time_limit
 from proxy.upstream.port import PoolSnapshot, UpstreamTimeouts
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class ConnectionPool:
         connection = Connection(loop, self._peer, self._timeouts, self._forget)
         limit_s = min(self._timeouts.connect_s, total_at - loop.time())
         try:
-            async with asyncio.timeout(limit_s) as timeout:
+            async with time_limit(limit_s) as timeout:
                 await self._establish(loop, connection)
         except (OSError, UnicodeError, ssl.CertificateError) as error:
             connection.abort()

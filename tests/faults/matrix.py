@@ -90,8 +90,9 @@ FAULTS_IN_WORDS = {
     Fault.CLOCK_JUMP: "The wall clock jumps an hour forth, and then a day back. All "
     "waits are measured on the monotonic clock, which cannot jump.",
     Fault.LOOP_STALL: "The gateway's event loop does nothing for 2 s, while everybody else goes "
-    "on. Its limits of time are longer than that, as they are by default: one that runs out "
-    "meanwhile has run out.",
+    "on. Its limits of time are longer than that, as they are by default. One that runs out "
+    "meanwhile, of a client or of the own connection pool, is judged once what came in time is "
+    "read.",
     Fault.REDIS_GONE: "The limit is shared through Redis, and Redis gets SIGKILL.",
     Fault.DRAIN: "The gateway does what it does at SIGTERM, and what runs finishes within its "
     "drain timeout.",

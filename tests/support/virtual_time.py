@@ -64,6 +64,20 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def hold_up(for_s: float) -> None:
+    """As a step that takes so long: timers become overdue."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualTimeLoop):
+        raise TypeError("hold_up() needs a VirtualTimeLoop")
+    loop.hold_up(for_s)
+
+
+def after_timers(callback: Callable[..., object], *args: object) -> None:
+    """Calls it where a loop reads its sockets: in the next turn, but after the overdue timers."""
+    loop = asyncio.get_running_loop()
+    loop.call_soon(loop.call_soon, callback, *args)
+
+
 async def settle() -> None:
     """Lets everything run that can run at this moment. No time passes."""
     loop = asyncio.get_running_loop()
@@ -82,6 +96,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual_now
+
+    def hold_up(self, for_s: float) -> None:
+        self._virtual_now += for_s
 
     def idle(self) -> asyncio.Future[None]:
         """Done as soon as nothing is ready any more."""

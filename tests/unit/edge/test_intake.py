@@ -13,8 +13,9 @@ from proxy.edge.intake import (
     IntakeFullError,
 )
 from proxy.openai_api.blocks import Blocks
+from proxy.upstream.late_expiry import GRACE_S
 from tests.support.client_messages import ClientMessages
-from tests.support.virtual_time import now, run, settle
+from tests.support.virtual_time import after_timers, hold_up, now, run, settle
 
 
 def intake(max_body: int = 100, timeout_s: float = 30.0, max_buffered: int = 1000) -> Intake:
@@ -106,6 +107,34 @@ def test_the_time_is_for_the_whole_body_and_not_for_a_piece() -> None:
             await intake().read(client.receive, None)
         assert now() == 30
         assert caught.value.received in (29, 30)
+
+    run(scenario())
+
+
+def test_what_came_while_the_loop_was_held_up_came_in_time() -> None:
+    async def scenario() -> None:
+        client = client_with(b"abc", whole=False)
+
+        def held_up() -> None:
+            hold_up(10)
+            after_timers(client.body, b"def")
+
+        asyncio.get_running_loop().call_at(29, held_up)
+        reader = intake()
+        assert await reader.read(client.receive, None) == b"abcdef"
+        assert (now(), reader.buffered_bytes) == (39, 0)
+
+    run(scenario())
+
+
+def test_what_had_not_come_when_the_loop_went_on_is_refused_a_little_later() -> None:
+    async def scenario() -> None:
+        asyncio.get_running_loop().call_at(29, hold_up, 10)
+        reader = intake()
+        with pytest.raises(BodyTimeoutError) as caught:
+            await reader.read(client_with(b"abc", whole=False).receive, None)
+        assert (now(), caught.value.received) == (39 + GRACE_S, 3)
+        assert reader.buffered_bytes == 0
 
     run(scenario())
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import asyncio
 from math import inf
 
+from proxy.upstream.late_expiry import GRACE_S
 from proxy.upstream.lazy_deadline import LazyDeadline
-from tests.support.virtual_time import now, run
+from tests.support.virtual_time import after_timers, hold_up, now, run
 
 
 class Watched:
@@ -108,5 +109,35 @@ def test_a_closed_deadline_leaves_no_timer_and_takes_no_other() -> None:
         assert timers() == 0
         await asyncio.sleep(10)
         assert watched.expired_at == []
+
+    run(scenario())
+
+
+def test_what_came_while_the_loop_was_held_up_moves_the_deadline_on() -> None:
+    async def scenario() -> None:
+        watched = Watched()
+        watched.deadline.set(5)
+
+        def held_up() -> None:
+            hold_up(4)
+            after_timers(watched.deadline.set, 13)
+
+        asyncio.get_running_loop().call_at(4, held_up)
+        await asyncio.sleep(100)
+        assert watched.expired_at == [13]
+        assert timers() == 0
+
+    run(scenario())
+
+
+def test_a_loop_that_is_late_again_and_again_has_deadlines_too() -> None:
+    async def scenario() -> None:
+        watched = Watched()
+        watched.deadline.set(5)
+        loop = asyncio.get_running_loop()
+        loop.call_at(4, hold_up, 4)
+        loop.call_at(8 + GRACE_S / 2, hold_up, 4)
+        await asyncio.sleep(100)
+        assert watched.expired_at == [12 + GRACE_S / 2]
 
     run(scenario())
