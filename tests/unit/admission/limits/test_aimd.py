@@ -142,6 +142,12 @@ def test_one_cut_takes_at_most_half() -> None:
     assert watch.limit.seats == 100
 
 
+def test_one_cut_takes_at_least_a_twentieth() -> None:
+    watch = Watch()
+    watch.tell(waiting(5.5), seconds=3)
+    assert watch.limit.seats == 95
+
+
 def test_it_never_falls_below_the_floor() -> None:
     watch = Watch(maximum=100, floor=20)
     watch.tell(waiting(500), seconds=600)
@@ -295,8 +301,10 @@ def test_after_a_cut_the_engines_queue_and_its_speed_are_judged_anew() -> None:
     assert move.after < move.before, "it has been seen three times since"
     watch = Watch()
     watch.tell(Saturation(tpot_s=0.010), seconds=5)
-    assert watch.tell(Saturation(tpot_s=0.080), seconds=3) != []
-    assert watch.tell(Saturation(tpot_s=0.012), seconds=5) != [], "it is fast again, and rises"
+    (cut,) = watch.tell(Saturation(tpot_s=0.800))
+    assert cut.after == 50
+    moves = watch.tell(Saturation(tpot_s=0.012), seconds=5)
+    assert [move.after for move in moves] == [52, 54, 56], "it is fast again, and rises"
 
 
 def test_it_does_not_wait_for_ever() -> None:
@@ -340,6 +348,13 @@ def test_it_is_quick_up_to_a_seat_below_the_edge_and_then_takes_ten_times_as_lon
     lasted = seconds_at(watch, 40)
     assert [lasted[seats] for seats in (6, 7, 8, 9)] == [1, 1, 1, 1]
     assert lasted[10] == lasted[11] == 10, "the edge is at 11"
+
+
+def test_a_cut_at_the_last_seat_brings_the_second_no_nearer() -> None:
+    watch = Watch(maximum=50, floor=1, start=1)
+    watch.tell(Saturation(preemptions_per_s=1.0))
+    watch.tell(CALM, seconds=2)
+    assert seconds_at(watch, 20) == {1: 9, 2: 10, 3: 1}
 
 
 @pytest.mark.parametrize(("start", "left_behind_at"), [(1, 3), (4, 6), (10, 12)])
