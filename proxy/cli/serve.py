@@ -11,7 +11,7 @@ import click
 
 from proxy.app import build
 from proxy.cli.beside import end_with_stdin, simulated_engine_beside
-from proxy.cli.doors import admin_door, public_door
+from proxy.cli.connection_caps import admin_cap, public_cap
 from proxy.cli.serve_workers import supervise
 from proxy.cli.serving import (
     announce,
@@ -163,7 +163,7 @@ async def _serve_beside(
         ends_with=() if beside is None else (beside.ended,),
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
-        doors=(public_door(settings, refused), admin_door(refused)),
+        caps=(public_cap(settings, refused), admin_cap(refused)),
     )
     try:
         await application.start()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from proxy.cli.doors import admin_door
+from proxy.cli.connection_caps import admin_cap
 from proxy.cli.serving import announce, connection_limits
 from proxy.edge.listeners import listening
 from proxy.edge.shared_port import another_of, keep_for_own
@@ -68,7 +68,7 @@ async def supervise(settings: Settings, public: socket.socket, admin: socket.soc
     )
     sampling = asyncio.create_task(_sample(roster, facts), name="status")
     try:
-        async with listening((app,), (admin,), connection_limits(settings), (admin_door(),)):
+        async with listening((app,), (admin,), connection_limits(settings), (admin_cap(),)):
             in_order = await supervisor.run(
                 stop, lambda: announce(settings, _engines(roster), public, admin)
             )

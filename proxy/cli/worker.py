@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.app import build
-from proxy.cli.doors import public_door
+from proxy.cli.connection_caps import public_cap
 from proxy.cli.serving import (
     connection_limits,
     open_trace,
@@ -75,7 +75,7 @@ async def work(
         begin_drain=application.begin_drain,
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
-        doors=(public_door(settings, application.metrics.connection_refused),),
+        caps=(public_cap(settings, application.metrics.connection_refused),),
         at_second_signal=lambda _: None,
     )
 

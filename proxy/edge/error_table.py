@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy.admission.outcome import Load, Reason, RefusalFacts
 from proxy.edge.answers import OwnAnswer
-from proxy.edge.door import Bound
+from proxy.edge.connection_cap import Bound
 from proxy.openai_api.errors import ErrorCode, ErrorType
 from proxy.upstream.errors import UpstreamError, UpstreamTimeoutError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.admission.retry_after import RetryAfter
-    from proxy.edge.door import Door
+    from proxy.edge.connection_cap import ConnectionCap
 
 _DRAIN_ENDED = (
     "This gateway is shutting down and the request did not finish within SLUICE_DRAIN_TIMEOUT."
@@ -242,18 +242,18 @@ def too_many_sequences(seats: int, max_seats: int) -> OwnAnswer:
     )
 
 
-def too_many_connections(over: Bound, door: Door, retry_after: RetryAfter) -> OwnAnswer:
+def too_many_connections(over: Bound, cap: ConnectionCap, retry_after: RetryAfter) -> OwnAnswer:
     """Not to be retried by program: what there are too many of already, it would make more."""
     if over is Bound.PER_ADDRESS:
         status, type_ = 429, ErrorType.RATE_LIMIT
         message = (
-            f"There are {door.most_per_address} connections from this address, as many as there "
+            f"There are {cap.max_per_address} connections from this address, as many as there "
             "may be (SLUICE_MAX_CONNECTIONS_PER_ADDRESS). Use those, or close some."
         )
     else:
         status, type_ = 503, ErrorType.SERVICE_UNAVAILABLE
         message = (
-            f"There are {door.most} connections here, as many as there may be "
+            f"There are {cap.max_connections} connections here, as many as there may be "
             "(SLUICE_MAX_CONNECTIONS, or what open files are allowed)."
         )
     return OwnAnswer(

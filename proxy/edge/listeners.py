@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from proxy.edge.connection import ConnectionLimits, SluiceProtocol
+from proxy.edge.connection_cap import ConnectionCap
 from proxy.edge.counted_connection import CountedProtocol
-from proxy.edge.door import Door
+from proxy.edge.rate_limited_log import RateLimitedLog
+from proxy.upstream.late_expiry import GRACE_S, is_noticed_late
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from starlette.types import ASGIApp
+
+_refusal_log = logging.getLogger("sluice.connections")
 
 _SWEEP_EVERY_S = 1.0
 # For bytes that are still in socket buffers once every request is over; then whoever has not read
@@ -51,16 +56,16 @@ async def listening(
     apps: Sequence[ASGIApp],
     sockets: Sequence[socket.socket],
     limits: ConnectionLimits,
-    doors: Sequence[Door] = (),
+    caps: Sequence[ConnectionCap] = (),
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Serves each application on its socket, through its door if there are any, from here to the
-    end of the block.
+    """Serves each application on its socket, under its cap if there are any, from here to the end
+    of the block.
 
     Gives the tasks that serve. None ends before the block does, unless it fails; what it failed
     with is raised at the end.
     """
-    loop, doors = asyncio.get_running_loop(), doors or [Door() for _ in apps]
-    listeners = [_listener(app, door) for app, door in zip(apps, doors, strict=True)]
+    loop, caps = asyncio.get_running_loop(), caps or [ConnectionCap() for _ in apps]
+    listeners = [_listener(app, cap) for app, cap in zip(apps, caps, strict=True)]
     serving = [
         asyncio.create_task(listener.serve(sockets=[bound]))
         for listener, bound in zip(listeners, sockets, strict=True)
@@ -81,10 +86,13 @@ async def listening(
                 one.cancel()
 
 
-def _listener(app: ASGIApp, door: Door) -> _Listener:
+def _listener(app: ASGIApp, cap: ConnectionCap) -> _Listener:
+    protocol = partial(
+        CountedProtocol, cap=cap, refusals=RateLimitedLog(_refusal_log), rng=random.Random()
+    )
     config = uvicorn.Config(
         app,
-        http=partial(CountedProtocol, door=door, rng=random.Random()),  # type: ignore[arg-type]  # called as a class
+        http=protocol,  # type: ignore[arg-type]  # called as a class
         ws="none",
         lifespan="off",
         log_config=None,
@@ -108,6 +116,9 @@ async def _accepting(listeners: list[_Listener], serving: list[asyncio.Task[None
 async def _sweep(listeners: list[_Listener], limits: ConnectionLimits) -> None:
     loop = asyncio.get_running_loop()
     while True:
+        due = loop.time() + _SWEEP_EVERY_S
         await asyncio.sleep(_SWEEP_EVERY_S)
+        if is_noticed_late(due):
+            await asyncio.sleep(GRACE_S)
         for listener in listeners:
             listener.sweep(loop.time(), limits)

@@ -2,7 +2,7 @@
 number, and needs none of this.
 
 asyncio accepts in one step as many connections as may wait, 2,048, before anybody looks at the
-first: of a crowd more are in than the door lets in. When there is no descriptor left for one it
+first: of a crowd more are in than their cap admits. When there is no descriptor left for one it
 says so and tries again after a second, and does all that 2,048 times in that same step, each with
 a timer of its own: the log floods, and the process does little else (CPython 3.11 to 3.14).
 """

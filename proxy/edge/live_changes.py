@@ -21,7 +21,7 @@ from proxy.edge import error_table
 from proxy.edge.admin_openapi import SCHEMAS
 from proxy.edge.answers import CLOSE, OwnAnswer, Refusal
 from proxy.edge.api_keys import ApiKeys
-from proxy.edge.stranger_log import StrangerLog
+from proxy.edge.rate_limited_log import RateLimitedLog
 from proxy.openai_api.errors import ErrorCode, ErrorType
 
 if TYPE_CHECKING:
@@ -121,11 +121,15 @@ def live_changes_router(live: Live, drain: DrainSwitch, token: KeyDigest | None)
     router = APIRouter()
     if token is None:
         return router
-    keys, strangers = ApiKeys({"admin": token}), StrangerLog()
+    keys, strangers = ApiKeys({"admin": token}), RateLimitedLog(_log)
 
     def check(request: Request) -> None:
         if keys.holder(request.headers.raw) is None:
-            strangers.note(_who(request), request.url.path)
+            who = _who(request)
+            strangers.warning(
+                f"{who}: no valid token for {request.url.path}",
+                f"attempts without a valid token, the last by {who}",
+            )
             raise Refusal(NO_TOKEN)
 
     described = {SCHEMAS: _described(live.schemas())}

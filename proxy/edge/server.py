@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from proxy.edge.connection import ConnectionLimits
-    from proxy.edge.door import Door
+    from proxy.edge.connection_cap import ConnectionCap
     from proxy.edge.drain import Drain
 
 _log = logging.getLogger("sluice.server")
@@ -59,7 +59,7 @@ def bind(address: Address) -> socket.socket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """`apps` are served on bound sockets, through `doors` if there are any, until a signal comes.
+    """`apps` are served on bound sockets, under `caps` if there are any, until a signal comes.
 
     `begin_drain` is called at the first SIGTERM or SIGINT and must refuse what waits; then running
     requests get `drain_timeout_s`, and the rest is broken off. A second signal ends the process at
@@ -72,7 +72,7 @@ class Server:
     begin_drain: Callable[[], None]
     drain_timeout_s: float
     connection_limits: ConnectionLimits
-    doors: Sequence[Door] = ()
+    caps: Sequence[ConnectionCap] = ()
     at_second_signal: Callable[[int], None] = exit_at_once
     ends_with: Sequence[asyncio.Future[None]] = ()
 
@@ -80,7 +80,7 @@ class Server:
         """Returns when everything is over. `on_ready` is called once all listeners accept."""
         stop = stop_signal(self.at_second_signal)
         limits = self.connection_limits
-        async with listening(self.apps, sockets, limits, self.doors) as serving:
+        async with listening(self.apps, sockets, limits, self.caps) as serving:
             on_ready()
             ends = [stop, *serving, *self.ends_with]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

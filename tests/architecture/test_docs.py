@@ -12,7 +12,7 @@ from proxy.admission.outcome import Load, Reason, RefusalFacts
 from proxy.admission.retry_after import RetryAfter
 from proxy.config import setting_default, variable_name
 from proxy.edge import error_table
-from proxy.edge.door import Bound, Door
+from proxy.edge.connection_cap import Bound, ConnectionCap
 from proxy.env_values.names import unknown_name_problems
 from proxy.openai_api.errors import ErrorCode, ErrorType
 from proxy.settings import Settings
@@ -121,7 +121,7 @@ def own_answers() -> list[OwnAnswer]:
         error_table.bad_request("x"),
         error_table.too_many_sequences(2, 1),
         error_table.context_length_exceeded(2, 1),
-        *(error_table.too_many_connections(bound, Door(1, 1), later) for bound in Bound),
+        *(error_table.too_many_connections(bound, ConnectionCap(1, 1), later) for bound in Bound),
     ]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from proxy.app import build
-from proxy.cli.doors import public_door
+from proxy.cli.connection_caps import public_cap
 from proxy.cli.serving import connection_limits
 from proxy.config import Settings
 from proxy.edge.listeners import listening
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from proxy.admission.permit import Permit
     from proxy.app import Application
-    from proxy.edge.door import Door
+    from proxy.edge.connection_cap import ConnectionCap
     from proxy.telemetry.request_record import RequestRecord
 
 T = TypeVar("T")
@@ -182,11 +182,11 @@ class GatewayThread:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         self._app: Application = build(self._settings, sinks=[self], poll_engines=False)
-        self._door: Door = public_door(self._settings, self._app.metrics.connection_refused)
+        self._cap: ConnectionCap = public_cap(self._settings, self._app.metrics.connection_refused)
         limits = connection_limits(self._settings)
         admit, freeze = self._app.controller.admit, self.freeze
         self._app.controller.admit = lambda request: _Frozen(admit(request), freeze)  # type: ignore[method-assign, return-value]  # in this one
-        async with listening([self._app.public], [self._bound], limits, [self._door]):
+        async with listening([self._app.public], [self._bound], limits, [self._cap]):
             if self._app.leases is not None:
                 self._app.leases.start()
                 await self._until_seats_are_leased()
@@ -209,7 +209,7 @@ class GatewayThread:
             queue_depth=admission.queue_depth,
             body_bytes=self._app.public.intake.buffered_bytes,
             requests=self._app.drain.running,
-            clients=self._door._here,
+            clients=self._cap._open,
             busy_engine_connections=_engine_connections(self._app)[0],
             tasks=tuple(sorted(map(repr, asyncio.all_tasks(self._loop) - self._own_tasks))),
             timers=tuple(sorted(filter(None, map(self._timer, self._loop.timers())))),

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.edge import listeners as module
 from proxy.edge.connection import ConnectionLimits
-from proxy.edge.door import Bound, Door
+from proxy.edge.connection_cap import Bound, ConnectionCap
 from proxy.edge.listeners import listening
 from proxy.edge.server import Address, bind
 from tests.support.own_answer_form import check_own_answer
@@ -32,35 +32,41 @@ async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def served(door: Door) -> AsyncIterator[int]:
+async def served(cap: ConnectionCap) -> AsyncIterator[int]:
     bound = bind(Address("127.0.0.1", 0, ""))
-    async with listening((app,), (bound,), LIMITS, (door,)):
+    async with listening((app,), (bound,), LIMITS, (cap,)):
         yield bound.getsockname()[1]
 
 
 @contextlib.asynccontextmanager
-async def full(door: Door) -> AsyncIterator[tuple[int, RawClient]]:
+async def full(cap: ConnectionCap) -> AsyncIterator[tuple[int, RawClient]]:
     """One connection is there, as many as may be."""
-    async with served(door) as port, await RawClient.connect(port) as client:
+    async with served(cap) as port, await RawClient.connect(port) as client:
         assert (await client.ask(request_bytes())).body == b"in"
         yield port, client
 
 
 @pytest.mark.parametrize(
-    ("door", "bound", "status", "type_", "variable"),
+    ("cap", "bound", "status", "type_", "variable"),
     [
-        (Door(None, 1), Bound.PER_ADDRESS, 429, "rate_limit_error", "_PER_ADDRESS"),
-        (Door(1, None), Bound.TOTAL, 503, "service_unavailable_error", "_MAX_CONNECTIONS,"),
+        (ConnectionCap(None, 1), Bound.PER_ADDRESS, 429, "rate_limit_error", "_PER_ADDRESS"),
+        (
+            ConnectionCap(1, None),
+            Bound.TOTAL,
+            503,
+            "service_unavailable_error",
+            "_MAX_CONNECTIONS,",
+        ),
     ],
 )
 def test_one_too_many_is_told_so_and_the_others_are_served(
-    door: Door, bound: Bound, status: int, type_: str, variable: str
+    cap: ConnectionCap, bound: Bound, status: int, type_: str, variable: str
 ) -> None:
     refused: list[Bound] = []
-    door = Door(door.most, door.most_per_address, refused.append)
+    cap = ConnectionCap(cap.max_connections, cap.max_per_address, refused.append)
 
     async def scenario() -> None:
-        async with full(door) as (port, client):
+        async with full(cap) as (port, client):
             async with await RawClient.connect(port) as surplus:
                 answer = await surplus.ask(request_bytes())
                 check_own_answer(answer, status, type_, "too_many_connections", is_gated=False)
@@ -76,10 +82,10 @@ def test_one_too_many_is_told_so_and_the_others_are_served(
 
 def test_a_place_is_free_again_when_its_connection_ends() -> None:
     async def scenario() -> None:
-        door = Door(None, 1)
-        async with full(door) as (port, client):
+        cap = ConnectionCap(None, 1)
+        async with full(cap) as (port, client):
             client.close()
-            while "0 of" not in repr(door):
+            while "0 of" not in repr(cap):
                 await asyncio.sleep(0)
             async with await RawClient.connect(port) as another:
                 assert (await another.ask(request_bytes())).body == b"in"
@@ -91,7 +97,10 @@ def test_what_it_is_told_arrives_while_it_still_sends() -> None:
     """Closing on unread bytes would take the answer away with a reset."""
 
     async def scenario() -> None:
-        async with full(Door(None, 1)) as (port, _), await RawClient.connect(port) as surplus:
+        async with (
+            full(ConnectionCap(None, 1)) as (port, _),
+            await RawClient.connect(port) as surplus,
+        ):
             answer = await surplus.ask(request_bytes(body=b"x" * 500_000))
             assert (answer.status, answer.complete) == (429, True)
             assert await surplus.rest() == (b"", False)
@@ -104,10 +113,13 @@ def test_one_too_many_that_says_nothing_is_not_kept(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SWEEP_EVERY_S", 0.01)
-    monkeypatch.setattr("proxy.edge.counted_connection._TOLD_WITHIN_S", 0.05)
+    monkeypatch.setattr("proxy.edge.counted_connection._ANSWERED_WITHIN_S", 0.05)
 
     async def scenario() -> None:
-        async with full(Door(None, 1)) as (port, _), await RawClient.connect(port) as surplus:
+        async with (
+            full(ConnectionCap(None, 1)) as (port, _),
+            await RawClient.connect(port) as surplus,
+        ):
             surplus.send(said)
             received, _ = await surplus.rest()
             assert received[:12] == (b"HTTP/1.1 408" if said else b"")
@@ -115,26 +127,30 @@ def test_one_too_many_that_says_nothing_is_not_kept(
     asyncio.run(scenario())
 
 
-def test_a_flood_is_dropped_as_it_comes() -> None:
+def test_a_flood_is_dropped_as_it_comes(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        door = Door(None, 1)
-        async with full(door) as (port, client):
-            flood = [await RawClient.connect(port) for _ in range(door.may_be_told + 20)]
+        cap = ConnectionCap(None, 1)
+        async with full(cap) as (port, client):
+            flood = [await RawClient.connect(port) for _ in range(cap.max_answered + 20)]
             ends = [asyncio.create_task(one.rest()) for one in flood]
             for _, end in zip(range(20), asyncio.as_completed(ends), strict=False):
                 await end
-            assert sum(not end.done() for end in ends) == door.may_be_told
+            assert sum(not end.done() for end in ends) == cap.max_answered
             assert (await client.ask(request_bytes())).body == b"in"
             for one in flood:
                 one.close()
             await asyncio.gather(*ends)
 
     asyncio.run(scenario())
+    assert caplog.messages[0] == (
+        "a connection from 127.0.0.1 is refused: there are 1 from there, as many as there may be"
+    )
+    assert len(caplog.messages) < 20, "one for each would fill the disk"
 
 
 def test_a_probe_is_answered_though_there_are_too_many() -> None:
     async def scenario() -> None:
-        async with full(Door(1)) as (port, _), await RawClient.connect(port) as probe:
+        async with full(ConnectionCap(1)) as (port, _), await RawClient.connect(port) as probe:
             answer = await probe.ask(request_bytes("/healthz", b"", "GET"))
             assert (answer.status, answer.header("connection")) == (200, "close")
             assert await probe.rest() == (b"", False)

@@ -12,6 +12,8 @@ from proxy.edge import listeners as module
 from proxy.edge.connection import ConnectionLimits
 from proxy.edge.listeners import listening
 from proxy.edge.server import Address, bind
+from proxy.upstream.late_expiry import GRACE_S
+from tests.support.virtual_time import hold_up, run
 
 if TYPE_CHECKING:
     import socket
@@ -67,6 +69,26 @@ def test_slow_clients_are_swept_out(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (await told(one, b"GET / HT")).startswith(b"HTTP/1.1 408 ")
 
     asyncio.run(scenario())
+
+
+def test_what_came_while_the_loop_was_held_up_is_read_before_anybody_is_judged() -> None:
+    class Watched:
+        def __init__(self) -> None:
+            self.swept_at: list[float] = []
+
+        def sweep(self, at: float, _limits: ConnectionLimits) -> None:
+            self.swept_at.append(at)
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().call_at(1.5, hold_up, 10)
+        watched = Watched()
+        sweeping = asyncio.create_task(module._sweep([watched], LIMITS))  # type: ignore[list-item]  # all that it asks of one
+        await asyncio.sleep(12.9)
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+        assert watched.swept_at == [1, 11.5 + GRACE_S, 12.5 + GRACE_S]
+
+    run(scenario())
 
 
 def test_a_listener_that_fails_says_so_at_the_end() -> None:

@@ -7,32 +7,32 @@ import resource
 from typing import TYPE_CHECKING, Final
 
 from proxy.cli.soundness import SPARE_DESCRIPTORS
-from proxy.edge.door import Door
+from proxy.edge.connection_cap import ConnectionCap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.edge.door import Bound
+    from proxy.edge.connection_cap import Bound
     from proxy.settings import Settings
 
 # Prometheus, a few probes, and open status pages, each of which is one.
 _MOST_ADMIN: Final = 256
 
 
-def public_door(settings: Settings, refused: Callable[[Bound], None]) -> Door:
+def public_cap(settings: Settings, refused: Callable[[Bound], None]) -> ConnectionCap:
     """Of this process: where there are several, each has its part of what is set."""
     most, per_address = settings.max_connections, settings.max_connections_per_address
-    return Door(
+    return ConnectionCap(
         _most_public(settings) if most is None else settings.of_a_worker(most),
         per_address and settings.of_a_worker(per_address),
         refused,
     )
 
 
-def admin_door(refused: Callable[[Bound], None] = lambda _: None) -> Door:
+def admin_cap(refused: Callable[[Bound], None] = lambda _: None) -> ConnectionCap:
     """Whoever reaches the admin listener must not keep out those whom it is for for ever, nor take
     what the public one needs."""
-    return Door(_most_admin(_open_files()), None, refused)
+    return ConnectionCap(_most_admin(_open_files()), None, refused)
 
 
 def _most_public(settings: Settings) -> int | None:
@@ -42,7 +42,7 @@ def _most_public(settings: Settings) -> int | None:
         return None
     seats = settings.max_in_flight * len(settings.upstream_urls)
     left = files - seats - SPARE_DESCRIPTORS - _most_admin(files)
-    return max(files // 2, left - Door(left).may_be_told)
+    return max(files // 2, left - ConnectionCap(left).max_answered)
 
 
 def _most_admin(files: int | None) -> int:

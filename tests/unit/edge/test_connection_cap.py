@@ -4,56 +4,56 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.edge.door import Arrival, Bound, Door, counted_as
+from proxy.edge.connection_cap import Arrival, Bound, ConnectionCap, counted_as
 
 
 def test_without_bounds_all_come_in() -> None:
-    door = Door()
-    assert all(door.enter(f"10.0.0.{n}").over is None for n in range(1000))
+    cap = ConnectionCap()
+    assert all(cap.admit(f"10.0.0.{n}").over is None for n in range(1000))
 
 
 def test_one_too_many_of_an_address_is_told_and_others_are_not_held_up() -> None:
     refused: list[Bound] = []
-    door = Door(None, 2, refused.append)
-    first, _ = door.enter("10.0.0.1"), door.enter("10.0.0.1")
-    surplus = door.enter("10.0.0.1")
-    assert surplus == Arrival("", Bound.PER_ADDRESS, is_told=True)
-    assert door.enter("10.0.0.2").over is None
+    cap = ConnectionCap(None, 2, refused.append)
+    first, _ = cap.admit("10.0.0.1"), cap.admit("10.0.0.1")
+    surplus = cap.admit("10.0.0.1")
+    assert surplus == Arrival("", Bound.PER_ADDRESS, is_answered=True)
+    assert cap.admit("10.0.0.2").over is None
     assert refused == [Bound.PER_ADDRESS]
 
-    door.leave(surplus)
-    assert door.enter("10.0.0.1").over is Bound.PER_ADDRESS, "it held no place"
-    door.leave(first)
-    assert door.enter("10.0.0.1").over is None
+    cap.release(surplus)
+    assert cap.admit("10.0.0.1").over is Bound.PER_ADDRESS, "it held no place"
+    cap.release(first)
+    assert cap.admit("10.0.0.1").over is None
 
 
 def test_one_too_many_in_all_is_refused_whoever_it_is() -> None:
     refused: list[Bound] = []
-    door = Door(2, 10, refused.append)
-    here = [door.enter("10.0.0.1"), door.enter(None)]
-    assert door.enter("10.0.0.2").over is Bound.TOTAL
-    assert door.enter(None).over is Bound.TOTAL
-    door.leave(here[1])
-    assert door.enter("10.0.0.2").over is None
+    cap = ConnectionCap(2, 10, refused.append)
+    here = [cap.admit("10.0.0.1"), cap.admit(None)]
+    assert cap.admit("10.0.0.2").over is Bound.TOTAL
+    assert cap.admit(None).over is Bound.TOTAL
+    cap.release(here[1])
+    assert cap.admit("10.0.0.2").over is None
     assert refused == [Bound.TOTAL] * 2
 
 
 def test_a_socket_without_an_address_counts_in_all_only() -> None:
-    door = Door(None, 1)
-    assert [door.enter(None).over for _ in range(3)] == [None] * 3
+    cap = ConnectionCap(None, 1)
+    assert [cap.admit(None).over for _ in range(3)] == [None] * 3
 
 
 def test_a_flood_over_the_bound_is_dropped_rather_than_told() -> None:
-    door = Door(80, 1)
-    door.enter("10.0.0.1")
-    told = [door.enter("10.0.0.1").is_told for _ in range(100)]
-    assert told == [True] * door.may_be_told + [False] * (100 - door.may_be_told)
-    assert door.may_be_told == 16
+    cap = ConnectionCap(80, 1)
+    cap.admit("10.0.0.1")
+    told = [cap.admit("10.0.0.1").is_answered for _ in range(100)]
+    assert told == [True] * cap.max_answered + [False] * (100 - cap.max_answered)
+    assert cap.max_answered == 16
 
 
 @pytest.mark.parametrize(("most", "told"), [(None, 16), (8, 16), (256, 32), (100_000, 128)])
 def test_fewer_are_told_where_there_is_little_room(most: int | None, told: int) -> None:
-    assert Door(most).may_be_told == told
+    assert ConnectionCap(most).max_answered == told
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ HOSTS = st.sampled_from([None, "10.0.0.1", "10.0.0.2", "::1"])
 @given(st.lists(st.one_of(HOSTS, st.integers(0, 5)), max_size=60))
 def test_the_bounds_hold_whoever_comes_and_goes(steps: list[str | int | None]) -> None:
     """A number is the departure of one of those who are there."""
-    door = Door(4, 2)
+    cap = ConnectionCap(4, 2)
     here: list[tuple[str | None, Arrival]] = []
     for step in steps:
         if isinstance(step, int):
             if step < len(here):
-                door.leave(here.pop(step)[1])
+                cap.release(here.pop(step)[1])
             continue
         inside = [host for host, arrival in here if arrival.over is None]
         may = len(inside) < 4 and (step is None or inside.count(step) < 2)
-        arrival = door.enter(step)
+        arrival = cap.admit(step)
         assert (arrival.over is None) is may
         here.append((step, arrival))
     for _, arrival in here:
-        door.leave(arrival)
-    assert repr(door) == "<Door 0 of 4 here, 0 over>"
+        cap.release(arrival)
+    assert repr(cap) == "<ConnectionCap 0 of 4 open, 0 over>"

@@ -1,4 +1,4 @@
-"""Attempts without the admin token, written down so that a flood of them fills no disk.
+"""Warnings that anybody may cause as often as they like, written so that a flood fills no disk.
 
 The first is a line at once. Of those that follow there is a line a second, which says how many they
 were: who tries, and how hard, is known, and what else is in the log stays findable.
@@ -7,30 +7,31 @@ were: who tries, and how hard, is known, and what else is in the log stays finda
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-_log = logging.getLogger("sluice.admin")
+if TYPE_CHECKING:
+    import logging
 
 LINE_EVERY_S: Final = 1.0
 
 
-class StrangerLog:
+class RateLimitedLog:
     """To be used in one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
         self._window: asyncio.TimerHandle | None = None
         self._left_out = 0
         self._latest = ""
 
-    def note(self, who: str, path: str) -> None:
-        """Somebody without a valid token asked for `path`."""
+    def warning(self, line: str, in_number: str) -> None:
+        """`in_number`: the same of several, as it reads behind "12 more "."""
         if self._window is None:
-            _log.warning("%s: no valid token for %s", who, path)
+            self._log.warning("%s", line)
             self._begin_window()
         else:
             self._left_out += 1
-            self._latest = who
+            self._latest = in_number
 
     def _begin_window(self) -> None:
         loop = asyncio.get_running_loop()
@@ -40,7 +41,5 @@ class StrangerLog:
         left_out, self._left_out = self._left_out, 0
         self._window = None
         if left_out:
-            _log.warning(
-                "%d more attempts without a valid token, the last by %s", left_out, self._latest
-            )
+            self._log.warning("%d more %s", left_out, self._latest)
             self._begin_window()

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from proxy.cli.connection_caps import admin_cap, public_cap
+from proxy.edge.connection_cap import Bound, ConnectionCap
+from tests.support.gateway_in_memory import settings
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+
+def public(files: int, monkeypatch: pytest.MonkeyPatch, **values: object) -> ConnectionCap:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    return public_cap(settings(**values), lambda _: None)
+
+
+@pytest.mark.parametrize("files", [256, 1024, 65_536, 1_048_576])
+def test_what_the_engines_and_the_operators_need_is_left(
+    files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap = public(files, monkeypatch, max_in_flight=20)
+    admin = admin_cap()
+    assert cap.max_connections is not None
+    assert admin.max_connections is not None
+    taken = cap.max_connections + cap.max_answered + admin.max_connections + admin.max_answered + 20
+    assert files // 2 <= cap.max_connections < files
+    assert taken < files
+
+
+def test_where_files_have_no_limit_connections_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert public(resource.RLIM_INFINITY, monkeypatch).max_connections is None
+    assert admin_cap().max_connections == 256
+
+
+def test_clients_are_let_in_though_the_seats_alone_need_all_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert public(1024, monkeypatch, max_in_flight=2000).max_connections == 512
+
+
+def test_what_is_set_is_what_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    cap = public(1024, monkeypatch, max_connections=5000, max_connections_per_address=10)
+    assert (cap.max_connections, cap.max_per_address) == (5000, 10)
+    assert public(1024, monkeypatch).max_per_address is None
+
+
+def test_each_of_several_processes_has_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = {"workers": 4, "redis_url": "redis://store:6379/0"}
+    cap = public(1024, monkeypatch, max_connections=100, max_connections_per_address=10, **several)
+    assert (cap.max_connections, cap.max_per_address) == (25, 3)
+
+
+def test_who_is_refused_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    refused: list[Bound] = []
+    cap = public_cap(settings(max_connections=1), refused.append)
+    cap.admit("10.0.0.1")
+    cap.admit("10.0.0.1")
+    assert refused == [Bound.TOTAL]
