@@ -104,6 +104,19 @@ def test_what_is_needed_of_one_is_what_it_holds_and_what_waits_where_it_serves()
     run(scenario())
 
 
+def test_nobody_waits_for_one_that_is_suspended_though_they_do_for_the_others() -> None:
+    async def scenario() -> None:
+        use = PoolsInUse("a", "b")
+        for name in "12":
+            use.granted(name)
+        use.queued("3")
+        use.pools.of("a").suspend("a", DOWN)
+        assert use.pools.demand("a", now()) == Demand(1, 0, 0, 0.0)
+        assert use.pools.demand("b", now()) == Demand(1, 1, 1, 0.0)
+
+    run(scenario())
+
+
 def test_without_an_upstream_every_model_has_the_same_queue() -> None:
     async def scenario() -> None:
         use = PoolsInUse()
