@@ -64,10 +64,11 @@ def test_a_fifth_of_five_is_one_and_of_four_is_none() -> None:
     assert drawn(budget, 2000.0) == 1
 
 
-def test_tickets_come_from_admissions_and_not_from_waiting() -> None:
+@pytest.mark.parametrize("served_at", [0.5, 1000.0])
+def test_tickets_come_from_admissions_and_not_from_waiting(served_at: float) -> None:
     budget = RetryBudget(0.2)
     drawn(budget, 0.0)
-    budget.admitted(1000.0)
+    budget.admitted(served_at)
     assert drawn(budget, 1000.0) == 0
 
 
@@ -88,6 +89,22 @@ def test_what_is_left_of_a_ticket_beyond_the_first_few_fades_too(later: int) -> 
         budget.admitted(200.0)
     assert drawn(budget, 200.0) == FIRST_TICKETS
     budget.admitted(200.0)
+    assert drawn(budget, 200.0) == 0
+
+
+@pytest.mark.parametrize("meanwhile", [0, 1])
+def test_a_part_of_a_ticket_fades_whether_or_not_anybody_is_served_meanwhile(
+    meanwhile: int,
+) -> None:
+    budget = RetryBudget(0.2)
+    for _ in range(9):
+        budget.admitted(0.0)
+    assert budget.draw(0.0)  # 10.8 are left
+    for _ in range(meanwhile):
+        budget.admitted(0.5)
+    assert drawn(budget, 200.0) == FIRST_TICKETS
+    for _ in range(3):
+        budget.admitted(200.0)
     assert drawn(budget, 200.0) == 0
 
 
