@@ -133,6 +133,15 @@ def test_one_without_room_for_the_tokens_is_passed_over() -> None:
     assert placement.choose(each, 1, 0, 6, affinity=key) is each[1]
 
 
+def test_who_says_nothing_of_tokens_stays_at_home_though_none_are_left_there() -> None:
+    placement, each = ring(), engines(2)
+    key = next(key for key, name in homes(placement, each).items() if name == each[0].name)
+    for full in (TokenBudgets(prefill_limit=9), TokenBudgets(kv_limit=9)):
+        each[0].budgets = full
+        full.prefill.taken = full.kv.taken = 9
+        assert placement.choose(each, 1, affinity=key) is each[0]
+
+
 def test_a_request_without_a_key_goes_where_most_is_free() -> None:
     placement, each = ring(), engines(3)
     each[0].taken = each[2].taken = 50

@@ -45,6 +45,14 @@ def test_one_without_room_for_the_tokens_is_passed_over() -> None:
     assert account is each[1]
 
 
+def test_who_says_nothing_of_tokens_is_placed_where_none_are_left() -> None:
+    for full in (TokenBudgets(prefill_limit=9), TokenBudgets(kv_limit=9)):
+        each = accounts(a=(0, 9), b=(5, 9))
+        each[0].budgets = full
+        full.prefill.taken = full.kv.taken = 9
+        assert chosen(each) == "a"
+
+
 def test_ties_are_drawn_by_lot() -> None:
     rng = random.Random(7)
     each = accounts(a=(1, 4), b=(2, 8), c=(3, 12), fuller=(2, 4))
