@@ -116,6 +116,14 @@ def test_admissions_of_a_second_are_worth_what_is_left_of_them_at_its_end() -> N
     assert drawn(budget, 1.0) == 19  # 20 (1 - exp(-0.1)) / 0.1
 
 
+def test_a_burst_after_a_pause_of_more_than_a_second_counts_in_full() -> None:
+    budget = RetryBudget(0.2)
+    drawn(budget, 0.0)
+    for _ in range(100):
+        budget.admitted(1.1)
+    assert drawn(budget, 1.1) == 20
+
+
 def test_another_one_has_the_share_and_nothing_else() -> None:
     budget = RetryBudget(0.5)
     drawn(budget, 0.0)
