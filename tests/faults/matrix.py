@@ -126,7 +126,8 @@ class Promise:
     """`name` stands in the matrix, `words` below it.
 
     `outcome` is counted once, for this request; None: nothing is counted. `code` is that of our own
-    answer, or of the error event of a stream that was broken off.
+    answer, or of the error event of a stream that was broken off; it may be `or_code` where the
+    system decides which.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Promise:
     engine: Engine
     status: int = 200
     code: str = ""
+    or_code: str = ""
 
 
 @dataclass(frozen=True)
@@ -269,17 +271,18 @@ CUT_UNREAD = Promise(
 )
 
 
-def failed(code: str, engine: Engine = Engine.FAILED) -> Promise:
+def failed(code: str, engine: Engine = Engine.FAILED, or_code: str = "") -> Promise:
     """The engine failed before a byte of its answer."""
     status = 504 if code == "upstream_timeout" else 502
     return Promise(
-        name=f"{status} `{code}`",
+        name=f"{status} `{code}`" + (f" or `{or_code}`" if or_code else ""),
         words="The client gets this answer of ours, whole; counted `upstream_error`.",
         outcome=RequestOutcome.UPSTREAM_ERROR,
         client=Client.REFUSED,
         engine=engine,
         status=status,
         code=code,
+        or_code=or_code,
     )
 
 

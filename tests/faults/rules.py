@@ -57,6 +57,9 @@ _IDLE_IS_SILENT = Impossible("A connection that rests is silent.")
 
 _CLOSED = failed("upstream_closed")
 _NO_ENGINE = failed("upstream_connect", Engine.NOTHING)
+# The system ends the connections of a process that is killed one by one: the seat that comes free
+# with the first of them may be used while the engine's port still takes connections.
+_DYING_ENGINE = failed("upstream_connect", Engine.NOTHING, or_code="upstream_closed")
 _CLOSED_UNREAD = failed("upstream_closed", Engine.NOTHING)
 _PROTOCOL = failed("upstream_protocol", Engine.ABORTED)
 _PROTOCOL_UNREAD = failed("upstream_protocol", Engine.UNCERTAIN)
@@ -103,7 +106,7 @@ ROWS: Mapping[Fault, tuple[Rule, ...]] = {
         _NOT_DUE, _NOT_DUE, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, SERVED, _NOT_DUE,
     ),
     Fault.ENGINE_KILLED: (
-        _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _NO_ENGINE, _CLOSED, _BROKEN, _BROKEN,
+        _NO_ENGINE, _NO_ENGINE, _DYING_ENGINE, _NO_ENGINE, _NO_ENGINE, _CLOSED, _BROKEN, _BROKEN,
         _BROKEN, IDLE_END,
     ),
     Fault.ENGINE_TERMINATED: (
