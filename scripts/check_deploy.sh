@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Reads the files in deploy/ as Prometheus, kubectl and an API server would, without any of them.
+# Reads the files in deploy/ as Prometheus, Compose, kubectl and an API server would, without any of
+# them.
 #
 #   scripts/check_deploy.sh BIN   BIN: the folder of the Python environment that has kubernetes-validate
 set -euo pipefail
@@ -8,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf 'check-deploy: %s\n' "$*" >&2; }
 
 bin=$(realpath "${1:?the folder that has kubernetes-validate}")
-tools=$(scripts/setup_deploy_tools.sh)
+tools=$(scripts/setup_deploy_tools.sh "$bin")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -17,6 +18,9 @@ deploy/prometheus/print_rules.sh https://docs.internal/runbooks.html >"$scratch/
 "$tools/promtool" check rules "$scratch/rules.yml"
 "$tools/promtool" test rules deploy/prometheus/rules.test.yml
 "$tools/promtool" check config --syntax-only deploy/prometheus/prometheus.yml
+"$bin/python" scripts/dashboard_rules.py deploy/grafana/dashboards/sluice.json >"$scratch/dashboard.yml"
+"$tools/promtool" check rules "$scratch/dashboard.yml"
+"$bin/python" scripts/check_compose.py "$tools/compose_spec.json" deploy/compose/compose.yaml
 
 # All components at once, on top of the overlay that has room for each of them.
 cp -r deploy/kubernetes "$scratch"

@@ -16,6 +16,8 @@ from proxy.cli.up import up
 from proxy.config import Settings
 from proxy.env_values.names import PREFIX
 from proxy.telemetry import declarations
+from scripts.check_compose import faults
+from scripts.dashboard_rules import rules as as_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,6 +136,31 @@ def test_every_file_is_yaml(path: Path) -> None:
     documents = list(yaml.safe_load_all(path.read_text()))
     assert documents
     assert all(documents), "an empty document"
+
+
+def test_every_query_of_the_dashboard_is_one_that_promtool_is_given() -> None:
+    (group,) = as_rules(DASHBOARD)["groups"]
+    given = [rule["expr"] for rule in group["rules"]]
+    asked = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    assert len(given) == len(asked) == len({rule["record"] for rule in group["rules"]})
+    assert not [query for query in given if "$" in query]
+
+
+def test_a_variable_that_nobody_fills_in_is_told() -> None:
+    panel = {"id": 1, "targets": [{"refId": "A", "expr": 'up{job=~"$jobs_of_mine"}'}]}
+    with pytest.raises(ValueError, match=r"no value for \$jobs_of_mine"):
+        as_rules({"panels": [panel]})
+
+
+def test_what_does_not_fit_composes_schema_is_told_with_its_place() -> None:
+    services = {"type": "object", "additionalProperties": {"required": ["image"]}}
+    schema = {"properties": {"services": services}, "additionalProperties": False}
+    assert list(faults(schema, "name: a\nservices: {one: {image: b}}")) == []
+    assert [one.split(":")[0] for one in faults(schema, "services: {one: {}}")] == [
+        "$.services.one"
+    ]
+    assert len(list(faults(schema, "servies: {}"))) == 1
+    assert list(faults(schema, "- a")) == ["it is no mapping"]
 
 
 def test_the_engines_of_the_compose_file_publish_no_port() -> None:
@@ -320,6 +347,21 @@ def test_the_store_and_the_engine_are_reached_from_gateways_only() -> None:
         assert policy["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": app}
         callers = [peer for rule in policy["ingress"] for peer in rule["from"]]
         assert callers == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "sluice"}}}]
+
+
+def test_the_admin_port_can_be_kept_to_the_monitoring_while_clients_come_from_anywhere() -> None:
+    policy = document("components/admin-from-monitoring-only/networkpolicy.yaml")["spec"]
+    pod = document("gateway/deployment.yaml")["spec"]["template"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    ports = {one["name"]: one["containerPort"] for one in gateway_ports(pod)}
+    callers = {rule["ports"][0]["port"]: "from" in rule for rule in policy["ingress"]}
+    assert callers == {ports["http"]: False, ports["admin"]: True}
+
+
+def gateway_ports(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    found = pod["spec"]["containers"][0]["ports"]
+    assert isinstance(found, list)
+    return found
 
 
 def test_engines_are_scaled_by_demand_and_gateways_by_their_cpu() -> None:
