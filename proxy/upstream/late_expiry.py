@@ -28,6 +28,7 @@ async def time_limit(limit_s: float) -> AsyncIterator[asyncio.Timeout]:
     """As asyncio.timeout(), for what must not be interrupted before the loop has read."""
     loop = asyncio.get_running_loop()
     due = loop.time() + max(limit_s, 0.0)
+    timer: asyncio.TimerHandle
     async with asyncio.timeout(None) as limit:
 
         def expire() -> None:
