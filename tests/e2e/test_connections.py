@@ -150,7 +150,7 @@ def test_a_request_is_sent_again_only_if_a_reused_connection_died_unanswered(
 @pytest.mark.alone("so many aborts in so many seconds")
 @pytest.mark.parametrize("upstream_client", UPSTREAM_CLIENTS)
 def test_a_burst_of_aborts_costs_no_connection(upstream_client: str) -> None:
-    """R32: four times what the seats hold, with open routes between, for 4 s."""
+    """R32: four times what the seats hold, with open routes between, for 3 s."""
 
     async def scenario() -> None:
         rng = random.Random(32)
@@ -172,10 +172,14 @@ def test_a_burst_of_aborts_costs_no_connection(upstream_client: str) -> None:
                 upstream.url, max_in_flight=10, max_queue_depth=50, upstream_client=upstream_client
             ) as sluice,
         ):
-            until = now() + 4
+            until = now() + 3
             await asyncio.gather(*(leave_again_and_again(sluice.port, until) for _ in range(40)))
-            await sluice.until_idle(10)  # httpx is slow enough to be behind
-            await upstream.until(lambda: upstream.inflight == 0)
+            # On a busy machine connections that were reset long ago still wait to be accepted, at
+            # the gateway and behind it at the engine. Who asks now is answered after them.
+            for _ in range(2):
+                assert (await ask_once(sluice.port, request_bytes())).status == 200
+                await sluice.until_idle(10)
+                await upstream.until(lambda: upstream.inflight == 0)
             assert upstream.aborts > 50, "not the case that was meant"
             upstream.forget()
             asking = (ask_once(sluice.port, request_bytes()) for _ in range(50))
