@@ -298,6 +298,9 @@ class Settings(ClientSettings, ObservabilitySettings, SharingSettings, EngineSet
                 "upstream_urls" in self.model_fields_set, self.upstreams_file
             ),
             *combinations.listener_problems(self.host, self.port, self.admin_host, self.admin_port),
+            *combinations.own_address_problems(
+                self.upstream_urls, self.host, self.port, self.admin_host, self.admin_port
+            ),
             *combinations.header_problems(self.priority_header, self.tenant_header),
             *combinations.tenant_cap_problems(self.tenant_max_in_flight, self.max_in_flight),
             *combinations.worker_problems(self.workers, self.redis_url is not None),

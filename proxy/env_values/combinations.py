@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
+_THIS_MACHINE = _EVERY_ADDRESS | {"127.0.0.1", "::1", "localhost"}
+_USUAL_PORTS = {"http": 80, "https": 443}
 
 
 def limit_problems(max_num_seqs: int | None, max_in_flight: int) -> Iterator[str]:
@@ -45,6 +48,27 @@ def listener_problems(host: str, port: int, admin_host: str, admin_port: int) ->
             f"SLUICE_ADMIN_PORT={admin_port}: must differ from SLUICE_PORT={port}, "
             "the two listeners cannot share one"
         )
+
+
+def own_address_problems(
+    urls: Iterable[str], host: str, port: int, admin_host: str, admin_port: int
+) -> Iterator[str]:
+    """A gateway in front of itself looks healthy, and each of its requests waits for the next."""
+    listeners = (("SLUICE_PORT", host, port), ("SLUICE_ADMIN_PORT", admin_host, admin_port))
+    for url in urls:
+        engine = urlsplit(url)
+        engine_port = engine.port or _USUAL_PORTS.get(engine.scheme)
+        for variable, own_host, own_port in listeners:
+            if engine_port == own_port and _meet(engine.hostname, own_host):
+                yield (
+                    f"SLUICE_UPSTREAM_URLS={url}: is where this gateway itself listens "
+                    f"({variable}={own_port}); it must be where the engine does"
+                )
+
+
+def _meet(called: str | None, listening: str) -> bool:
+    """As far as it can be told without a lookup."""
+    return called == listening or {called, listening} <= _THIS_MACHINE
 
 
 def header_problems(priority_header: str, tenant_header: str | None) -> Iterator[str]:

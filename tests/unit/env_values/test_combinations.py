@@ -10,6 +10,7 @@ from proxy.env_values.combinations import (
     header_problems,
     limit_problems,
     listener_problems,
+    own_address_problems,
     tenant_cap_problems,
     tenant_weight_problems,
     upstream_problems,
@@ -47,6 +48,36 @@ def test_one_of_the_two_must_be_set() -> None:
     (problem,) = limit_problems(None, 0)
     assert "SLUICE_MAX_NUM_SEQS" in problem
     assert "SLUICE_MAX_IN_FLIGHT" in problem
+
+
+@pytest.mark.parametrize(
+    ("url", "variable"),
+    [
+        ("http://127.0.0.1:8080", "SLUICE_PORT=8080"),
+        ("http://localhost:8080/v1", "SLUICE_PORT=8080"),
+        ("http://[::1]:8080", "SLUICE_PORT=8080"),
+        ("http://127.0.0.1", "SLUICE_ADMIN_PORT=80"),
+    ],
+)
+def test_a_gateway_is_not_put_in_front_of_itself(url: str, variable: str) -> None:
+    engines = ["http://127.0.0.1:8000", url]
+    (problem,) = own_address_problems(engines, "0.0.0.0", 8080, "127.0.0.1", 80)
+    assert problem.startswith(f"SLUICE_UPSTREAM_URLS={url}: ")
+    assert variable in problem
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://127.0.0.1:8000", "0.0.0.0", 8080),
+        ("http://10.0.0.2:8080", "0.0.0.0", 8080),
+        ("http://127.0.0.1:8080", "10.0.0.1", 8080),
+        ("http://gpu:8080", "127.0.0.1", 8080),
+        ("http://127.0.0.1:8080", "127.0.0.1", 0),
+    ],
+)
+def test_an_engine_elsewhere_may_have_the_same_port(url: str, host: str, port: int) -> None:
+    assert list(own_address_problems([url], host, port, "127.0.0.1", 8081)) == []
 
 
 @pytest.mark.parametrize(
