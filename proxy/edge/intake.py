@@ -89,6 +89,7 @@ class Intake:
                 raise Interrupted(Interruption.CLIENT_GONE)
             chunk: bytes = message.get("body", b"")
             self._check(body.received, len(chunk))
+            body.received += len(chunk)  # first: what is counted is taken back, also if add() fails
             self.buffered_bytes += len(chunk)
             body.add(chunk)
             if not message.get("more_body", False):
@@ -117,7 +118,6 @@ class _GrowingBody:
     def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self._size += len(piece)
-        self.received += len(piece)
         if self._size > JOINED_UP_TO_BYTES:
             self._close_block()
 
