@@ -10,7 +10,6 @@ few real refusals may draw.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from proxy.admission.gate import Gate
 from proxy.admission.ledger import Ledger
 from proxy.admission.outcome import HOPELESS, Rejected
 from proxy.admission.permit import Permit
-from proxy.admission.request import Priority
 from proxy.admission.snapshot import AdmissionSnapshot
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.admission.outcome import Evicted, Reason
     from proxy.admission.permit import Ending
     from proxy.admission.ports import AdmissionObserver, Discipline, Placement
-    from proxy.admission.request import AdmissionRequest
+    from proxy.admission.request import AdmissionRequest, Priority
     from proxy.admission.retry_budget import RetryBudget
     from proxy.admission.waiter import Waiter
 
@@ -88,11 +86,7 @@ class ShadowGate:
         return self._ledger.take(*needs, request.affinity) or self._ledger.take_regardless(*needs)
 
     def reject_early(
-        self,
-        longest_wait_s: float = math.inf,
-        attempt: int = 0,
-        tenant: str = "",
-        priority: Priority = Priority.NORMAL,
+        self, longest_wait_s: float, attempt: int, tenant: str, priority: Priority
     ) -> Rejected | None:
         if self.ghosts.closed_by is None:
             return None

@@ -9,7 +9,7 @@ from proxy.admission.disciplines.fifo import Fifo
 from proxy.admission.outcome import Reason
 from proxy.admission.permit import Permit
 from proxy.admission.placement.roomiest import Roomiest
-from proxy.admission.request import AdmissionRequest
+from proxy.admission.request import AdmissionRequest, Priority
 from proxy.admission.retry_budget import RetryBudget
 from proxy.admission.shadow import ShadowGate
 from proxy.admission.token_budget import TokenBudgets
@@ -423,7 +423,7 @@ def test_a_refusal_tells_of_what_really_runs_and_waits_and_invites_nobody_in_vai
         use.gate.suspend("a", Reason.UPSTREAM_STALLED)
         use.gate.suspend("b", Reason.UPSTREAM_STALLED)
         assert use.gate.turns_away(AdmissionRequest(1, now() + 5))
-        rejection = use.gate.reject_early(5.0)
+        rejection = use.gate.reject_early(5.0, 0, "", Priority.NORMAL)
         assert rejection is not None
         assert (rejection.facts.load.queue_depth, rejection.facts.may_retry) == (0, False)
         use.gate.resume("a")
