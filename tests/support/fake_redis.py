@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
 
 ANSWER = b'{"held":1,"target":8,"limit":8,"members":["a"],"overdue":{},"in_grace":false}'
 
@@ -27,8 +31,8 @@ class FakeRedis:
         self.port = 0
         self.changed = asyncio.Condition()
 
-    async def listen(self) -> None:
-        self._server = await asyncio.start_server(self._talk, "127.0.0.1", 0)
+    async def listen(self, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._talk, "127.0.0.1", 0, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:

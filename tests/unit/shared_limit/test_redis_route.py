@@ -12,6 +12,8 @@ from proxy.env_values.store_address import StoreAddress
 from proxy.shared_limit import redis_route
 from proxy.shared_limit.redis_route import RedisRoute
 from tests.support.fake_redis import FakeRedis, bulk
+from tests.support.relay import Relay
+from tests.support.tls import tls_pair
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,6 +81,27 @@ def test_the_server_that_is_named_is_called_by_our_name() -> None:
         assert [b"CLIENT", b"SETNAME", b"sluice:team:a"] in servers[0].asked
 
     with_servers(scenario)
+
+
+def test_over_tls_a_server_that_does_not_say_goodbye_keeps_no_socket_open() -> None:
+    """It would be found by the collector, long after the loop has ended."""
+
+    async def main() -> None:
+        fake = FakeRedis()
+        await fake.listen(tls_pair().server)
+        async with Relay(fake.port) as link:
+            url = f"rediss://127.0.0.1:{link.port}/0?ssl_cert_reqs=none"
+            connection = await RedisRoute(StoreAddress.parse(url), KEY, "sluice:team:a").connect()
+            assert connection._writer is not None
+            socket = connection._writer.get_extra_info("socket")
+            link.cut()
+            await connection.disconnect()
+            await asyncio.sleep(0)
+            assert socket.fileno() == -1
+        await fake.until_connections(0)
+        fake.close()
+
+    asyncio.run(main())
 
 
 def test_the_primary_is_where_a_sentinel_says_that_it_is() -> None:
