@@ -33,8 +33,10 @@ SITUATIONS = {
     "the engine is busy": ("misbehaving", {"model": "busy"}),
     "bad request": ("serving", {"max_tokens": 5_000}),
 }
-# How long the gateway tells those to wait who come all the same is longer than a test may take, so
-# these meet an engine that says no.
+# Who is not invited is told to wait for longer than a test may take: were one invited by mistake,
+# no more than a time limit would show it.
+HURRIES = "not invited"
+# For the same reason those who come all the same meet an engine that says no.
 FOR_WHOM = {
     "not invited": lambda client: client.obeys_tickets,
     "told not to come by the engine": lambda client: not client.obeys_tickets,
@@ -50,10 +52,13 @@ Seen = dict[str, dict[str, Tap]]
 @pytest.fixture(scope="module")
 def seen(clients: Mapping[str, Running], stage: Stage, loop_thread: LoopThread) -> Seen:
     loop_thread.run(stage.open_inviting(tickets=_TICKETS_EACH * len(clients)))
+
+    def tap(situation: str, state: str) -> Tap:
+        tap = Tap(stage.sluices[state].port, hurries=situation == HURRIES)
+        return loop_thread.run(tap.open())
+
     taps: Seen = {
-        situation: {
-            name: loop_thread.run(Tap(stage.sluices[state].port).open()) for name in clients
-        }
+        situation: {name: tap(situation, state) for name in clients}
         for situation, (state, _more) in SITUATIONS.items()
     }
 
