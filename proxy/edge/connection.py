@@ -7,7 +7,7 @@ replaced. What is added:
   answer;
 - the head of a request is bounded in size (431) and in time (408), an upload that goes on after
   its answer is bounded in time, and so is a client that does not read;
-- trailers are bounded too, and dropped, and end the connection;
+- trailers and chunk extensions are bounded too, and dropped; trailers end the connection;
 - a pipelined request does not stop us from seeing that the client has left, nor from telling the
   request that runs, as uvicorn would tell only the one that was read last;
 - a request to upgrade that we do not follow (`h2c`, as Java's client sends it) is served and its
@@ -18,18 +18,19 @@ replaced. What is added:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.edge import unreadable
+from proxy.edge.chunk_framing import TOO_MUCH_FRAMING, ChunkFraming
 from proxy.edge.client_connection import CONNECTION_EXTENSION, ClientConnection, ConnectionRefusal
 from proxy.edge.entrance import WrittenAnswer, enter_of
 from proxy.edge.light_event import LightEvent
 from proxy.edge.request_target import take_apart
 from proxy.edge.response_cycle import ResponseCycle
-from proxy.edge.unreadable import UnreadableHeadError, answer_to_unreadable
 from proxy.edge.upgrade_body import announces_body, body_parser
 
 if TYPE_CHECKING:
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
     from uvicorn._types import ASGI3Application, ASGIVersions
 
-MAX_HEAD_BYTES: Final = 65_536
-_HEAD_TOO_LARGE = f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes."
-_TRAILERS = f"Trailers and chunk extensions are larger than {MAX_HEAD_BYTES} bytes."
 # What may wait behind a running request. No client in use pipelines; the bounds are for attackers.
 _MAX_PIPELINED = 8
 _MAX_PIPELINED_BYTES = 65_536
@@ -62,9 +60,9 @@ class SluiceProtocol(HttpToolsProtocol):
 
     # Beyond 30 attributes Python keeps an object's in a hash table, which takes 1.4 KiB (3.13).
     __slots__ = (
-        "_asgi", "_body_after_upgrade", "_due", "_enter", "_extensions", "_has_begun",
-        "_has_progressed", "_head_bytes", "_hosts", "_idle_since", "_in_head", "_is_deaf",
-        "_measures_heads", "_stalled_since", "_unsent_bytes", "reading_since", "refusal", "running",
+        "_asgi", "_body_after_upgrade", "_due", "_enter", "_extensions", "_framing",
+        "_has_begun", "_head_bytes", "_hosts", "_idle_since", "_in_head", "_is_deaf", "_read_bytes",
+        "_stalled_since", "_unsent_bytes", "reading_since", "refusal", "running",
     )  # fmt: skip
 
     cycle: ResponseCycle | None  # type: ignore[assignment]  # uvicorn's forgets that it begins as None
@@ -77,8 +75,9 @@ class SluiceProtocol(HttpToolsProtocol):
         self.reading_since: float | None = None
         self.refusal: ConnectionRefusal | None = None
         self._has_begun = self._due = self._is_deaf = self._in_head = False
-        self._body_after_upgrade = self._has_progressed = self._measures_heads = False
-        self._head_bytes = self._hosts = self._unsent_bytes = 0
+        self._body_after_upgrade = False
+        self._framing: ChunkFraming | None = None  # of the chunked request that is arriving
+        self._head_bytes = self._read_bytes = self._hosts = self._unsent_bytes = 0
         self._stalled_since = self._idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
@@ -101,27 +100,29 @@ class SluiceProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
-        self._measures_heads = self._head_bytes + len(data) > MAX_HEAD_BYTES
-        self._has_progressed = False
+        self._read_bytes = len(data)
+        if self._framing is not None:
+            self._framing.add_read(len(data))
         self._parse(data)
         if self.pipeline:  # before any is begun: each one that is answered at once begins the next
             self._read_on_behind_running()
         if self._due:
             self._due = False
             self._begin(self.running, self.app)
-        is_between = self.reading_since is not None and not self._has_progressed
-        if (self._in_head or is_between) and not self.transport.is_closing():
+        if self._in_head:
             # Counted per read, after parsing: a head that came whole with its body costs nothing.
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(431, "bad_request", _HEAD_TOO_LARGE if self._in_head else _TRAILERS)
+            if self._head_bytes > unreadable.MAX_HEAD_BYTES:
+                self._refuse(431, "bad_request", unreadable.HEAD_TOO_LARGE)
+        elif self._framing is not None and self._framing.is_too_much:
+            self._refuse(431, "bad_request", TOO_MUCH_FRAMING)
 
     def _parse(self, data: bytes) -> None:
         """As uvicorn's, but that the client is told what is wrong, and the log is not flooded."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, UnreadableHeadError):
+            if not isinstance(error.__context__, unreadable.UnreadableHeadError):
                 raise
             self._refuse(error.__context__.status, "bad_request", str(error.__context__))
         except httptools.HttpParserError as error:
@@ -156,23 +157,27 @@ class SluiceProtocol(HttpToolsProtocol):
         }
         self.reading_since = self.loop.time()
         self._in_head = True
+        self._framing = None
         self._head_bytes = self._hosts = 0
 
     def on_headers_complete(self) -> None:
         """As uvicorn's, but for the cycle's class, and for what it costs: no limit_concurrency
         (admission is ours), no app state, and the URL taken apart by hand where it is a path."""
-        if self._measures_heads:
-            self._check_head_size()
+        if (
+            self._framing is not None
+            or self._head_bytes + self._read_bytes > unreadable.MAX_HEAD_BYTES
+        ):
+            self._measure_head()
         parser = self.parser
         http_version = parser.get_http_version()
         self.scope["method"] = parser.get_method().decode("ascii")
         self.scope["http_version"] = http_version
-        self._check_version_and_host(http_version)
+        unreadable.check_version_and_host(http_version, self._hosts)
         upgrade = parser.should_upgrade()
         self._body_after_upgrade = upgrade and announces_body(self.headers)
         self._set_target(self.url)
         self._in_head = False  # not sooner: a head that is refused is answered for itself
-        self._has_progressed, self._head_bytes = True, 0
+        self._head_bytes = 0
         previous = self.cycle
         keep_alive = http_version != "1.0" and not upgrade and parser.should_keep_alive()
         self.cycle = ResponseCycle(self, keep_alive)
@@ -191,24 +196,18 @@ class SluiceProtocol(HttpToolsProtocol):
         name = name.lower()
         if name == b"host":
             self._hosts += 1
-        elif name == b"transfer-encoding" and value.lower() != b"chunked":
-            # The gateway refuses it too. But where its body ends, others may see differently.
-            raise UnreadableHeadError(400, "Transfer-Encoding must be 'chunked', or not be there.")
+        elif name == b"transfer-encoding":
+            unreadable.check_coding(value)
+            self._framing = ChunkFraming()
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
 
-    def _check_version_and_host(self, http_version: str) -> None:
-        if http_version not in ("1.1", "1.0"):
-            raise UnreadableHeadError(400, f"HTTP/{http_version} is not spoken here.")
-        if self._hosts != 1 and (self._hosts or http_version == "1.1"):
-            raise UnreadableHeadError(400, f"The request has {self._hosts} Host headers, not one.")
-
-    def _check_head_size(self) -> None:
+    def _measure_head(self) -> None:
         """Exactly, since bytes of a body, or of an earlier request, may have been counted."""
-        fields = sum(len(name) + len(value) + len(": \r\n") for name, value in self.headers)
-        if len(self.url) + fields > MAX_HEAD_BYTES:
-            raise UnreadableHeadError(431, _HEAD_TOO_LARGE)
+        size = unreadable.check_head_size(self.url, self.headers)
+        if self._framing is not None:
+            self._framing.begin(self._read_bytes, max(0, size - self._head_bytes))
 
     def _set_target(self, url: bytes) -> None:
         target = take_apart(url)
@@ -259,8 +258,9 @@ class SluiceProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """As uvicorn's, but that nothing is copied."""
+        if self._framing is not None:
+            self._framing.add_data(len(body))
         cycle = self.cycle
-        self._has_progressed, self._head_bytes = True, 0
         if cycle is None or cycle.response_complete:
             return
         cycle.add_body(body)
@@ -270,6 +270,9 @@ class SluiceProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._body_after_upgrade:
             return  # so says the parser, which has skipped the body
+        if self._framing is not None:
+            self._framing.check()
+        self._framing = None
         self.reading_since = None
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -343,5 +346,5 @@ class SluiceProtocol(HttpToolsProtocol):
             self.transport.close()  # the rest of a body whose request was answered already
         else:
             self.refusal = ConnectionRefusal(status, code)
-            self.transport.write(answer_to_unreadable(status, code, message))
+            self.transport.write(unreadable.answer_to_unreadable(status, code, message))
             self.transport.close()

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from proxy.edge.request_headers import new_request_id
 from proxy.openai_api.errors import error_body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_HEAD_BYTES: Final = 65_536
+HEAD_TOO_LARGE: Final = f"The request line and headers are larger than {MAX_HEAD_BYTES} bytes."
 
 _PHRASES = {
     400: b"Bad Request",
@@ -18,6 +26,30 @@ class UnreadableHeadError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+def check_head_size(url: bytes, fields: Iterable[tuple[bytes, bytes]]) -> int:
+    """Bytes that the head took on the wire, but for the words of its first line and blanks. Raises
+    UnreadableHeadError."""
+    size = len(url) + sum(len(name) + len(value) + len(": \r\n") for name, value in fields)
+    if size > MAX_HEAD_BYTES:
+        raise UnreadableHeadError(431, HEAD_TOO_LARGE)
+    return size
+
+
+def check_coding(value: bytes) -> None:
+    """A Transfer-Encoding. Raises UnreadableHeadError: the gateway would refuse it too, but where
+    its body ends, others may see differently."""
+    if value.lower() != b"chunked":
+        raise UnreadableHeadError(400, "Transfer-Encoding must be 'chunked', or not be there.")
+
+
+def check_version_and_host(version: str, hosts: int) -> None:
+    """`hosts` is how many Host headers there are. Raises UnreadableHeadError."""
+    if version not in ("1.1", "1.0"):
+        raise UnreadableHeadError(400, f"HTTP/{version} is not spoken here.")
+    if hosts != 1 and (hosts or version == "1.1"):
+        raise UnreadableHeadError(400, f"The request has {hosts} Host headers, not one.")
 
 
 def answer_to_unreadable(status: int, code: str, message: str) -> bytes:

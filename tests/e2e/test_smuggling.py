@@ -124,6 +124,27 @@ async def test_nothing_is_read_behind_a_request_that_is_the_last(stand: Stand) -
             assert (read.method, read.target, read.body) == meant, request
 
 
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+AROUND = {
+    "trailers": CHUNKED + b"2\r\n{}\r\n0\r\n" + b"X: %b\r\n" % (b"y" * 995) * 200 + b"\r\n",
+    "an extension": CHUNKED + b"2;" + b"x" * 100_000 + b"\r\n{}\r\n0\r\n\r\n",
+    "extensions": CHUNKED + (b"1;%b\r\n \r\n" % (b"x" * 995)) * 100 + b"2\r\n{}\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", list(AROUND))
+@on_the_stand
+async def test_what_is_around_a_chunked_body_is_bounded(stand: Stand, kind: str) -> None:
+    """In all, however it comes: in one write, and with data in between."""
+    request = AROUND[kind]
+    for pieces in ([request], [request[at : at + 4_000] for at in range(0, len(request), 4_000)]):
+        told = await tell(stand, pieces, 1)
+        # Of one who sends on, a reset may overtake the answer.
+        assert told.statuses in ([431], [])
+        assert told.closed
+    assert stand.upstream.seen == []
+
+
 @on_the_stand
 async def test_a_target_that_is_not_on_the_list_reaches_nobody(stand: Stand) -> None:
     """R120, R121"""

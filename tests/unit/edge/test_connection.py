@@ -13,9 +13,10 @@ from proxy.edge.client_connection import (
     ConnectionRefusal,
     client_connection,
 )
-from proxy.edge.connection import MAX_HEAD_BYTES, ConnectionLimits, SluiceProtocol
+from proxy.edge.connection import ConnectionLimits, SluiceProtocol
 from proxy.edge.entrance import WrittenAnswer
 from proxy.edge.response_cycle import ResponseCycle
+from proxy.edge.unreadable import MAX_HEAD_BYTES
 from tests.support.fake_wire import Wire
 from tests.support.knots import no_knots_of
 from tests.support.scripted_app import error_of
@@ -169,6 +170,54 @@ def test_what_is_around_a_body_is_bounded(endless: bytes) -> None:
             wire.receives(b"a" * 1000)
         await wire.done()
         assert refusal(wire)[0] == 431
+
+    run(scenario())
+
+
+AROUND = {
+    "trailers": CHUNKED + b"2\r\nok\r\n0\r\n" + b"x: %b\r\n" % (b"y" * 995) * 67 + b"\r\n",
+    "one trailer": CHUNKED + b"0\r\nx: " + b"y" * 66_000 + b"\r\n\r\n",
+    "an extension": CHUNKED + b"2;" + b"x" * 66_000 + b"\r\nok\r\n0\r\n\r\n",
+    "extensions": CHUNKED + b"2;%b\r\nok\r\n" % (b"x" * 995) * 67 + b"0\r\n\r\n",
+    "zeros": CHUNKED + b"0" * 66_000 + b"2\r\nok\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("cut", [1_000, 70_000])
+@pytest.mark.parametrize("kind", list(AROUND))
+def test_what_is_around_a_body_is_bounded_in_all_however_it_comes(kind: str, cut: int) -> None:
+    """It passed if it came in one read with data, or a little with each byte of data."""
+
+    async def scenario() -> None:
+        request = AROUND[kind]
+        wire = Wire(echo)
+        for start in range(0, len(request), cut):
+            wire.receives(request[start : start + cut])
+            await settle()
+        await wire.done()
+        assert refusal(wire)[0] == 431
+        assert wire.connection.refusal == ConnectionRefusal(431, "bad_request")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("cut", [1_000, 70_000])
+@pytest.mark.parametrize("kind", list(AROUND))
+def test_what_is_around_a_body_may_be_there(kind: str, cut: int) -> None:
+    """Below the bound, by as much as the others are above it, behind a head of its own size."""
+
+    async def scenario() -> None:
+        head = CHUNKED.replace(b"\r\n\r\n", b"\r\nx: " + b"h" * 60_000 + b"\r\n\r\n")
+        shorter = AROUND[kind].replace(b"%b" % (b"x" * 995), b"x" * 960)
+        for letter in (b"y", b"x", b"0"):
+            shorter = shorter.replace(letter * 66_000, letter * 65_000)
+        shorter = shorter.replace(b"y" * 995, b"y" * 960)
+        request = shorter.replace(CHUNKED, head, 1)
+        wire = Wire(echo)
+        for start in range(0, len(request), cut):
+            wire.receives(request[start : start + cut])
+        await wire.done()
+        assert bodies(wire)[0].startswith(b"/|")
 
     run(scenario())
 

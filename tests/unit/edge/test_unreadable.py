@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from proxy.edge.unreadable import UnreadableHeadError, answer_to_unreadable
+from proxy.edge.unreadable import (
+    MAX_HEAD_BYTES,
+    UnreadableHeadError,
+    answer_to_unreadable,
+    check_coding,
+    check_head_size,
+    check_version_and_host,
+)
 
 
 @pytest.mark.parametrize("status", [400, 408, 431])
@@ -21,3 +28,34 @@ def test_the_answer_is_whole_and_ends_the_connection(status: int) -> None:
 def test_an_error_says_what_the_client_is_told() -> None:
     error = UnreadableHeadError(431, "Too large.")
     assert (error.status, str(error)) == (431, "Too large.")
+
+
+@pytest.mark.parametrize(("version", "hosts"), [("1.1", 1), ("1.0", 0), ("1.0", 1)])
+def test_one_host_in_a_version_we_speak_is_a_request(version: str, hosts: int) -> None:
+    check_version_and_host(version, hosts)
+
+
+@pytest.mark.parametrize(("version", "hosts"), [("1.1", 0), ("1.1", 2), ("1.0", 2), ("2.0", 1)])
+def test_anything_else_is_told_what_is_wrong(version: str, hosts: int) -> None:
+    with pytest.raises(UnreadableHeadError, match=r"spoken here|Host headers") as raised:
+        check_version_and_host(version, hosts)
+    assert raised.value.status == 400
+
+
+def test_chunked_is_the_only_coding() -> None:
+    check_coding(b"Chunked")
+    with pytest.raises(UnreadableHeadError, match="must be 'chunked'"):
+        check_coding(b"gzip, chunked")
+
+
+def test_a_head_is_as_large_as_its_target_and_its_lines() -> None:
+    fields = [(b"host", b"x"), (b"a", b"")]
+    assert check_head_size(b"/v1", fields) == len("/v1host: x\r\na: \r\n")
+
+
+def test_a_head_has_a_largest_size() -> None:
+    most = b"x" * (MAX_HEAD_BYTES - len("/a: \r\n"))
+    assert check_head_size(b"/", [(b"a", most)]) == MAX_HEAD_BYTES
+    with pytest.raises(UnreadableHeadError) as raised:
+        check_head_size(b"/", [(b"a", most + b"x")])
+    assert raised.value.status == 431
