@@ -304,7 +304,7 @@ class EngineControl:
         metrics = status.metrics
         return EngineView(
             up=status.up,
-            stalled=status.stalled if status.up is not None else None,
+            stalled=status.stalled if status.up is not None or status.stalled else None,
             running=metrics.running if metrics else None,
             waiting=metrics.waiting if metrics else None,
             kv_cache_usage=metrics.kv_cache_usage if metrics else None,

@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from proxy.edge.engine import Engine
+from proxy.edge.engine import Engine, LifeSign
 from proxy.edge.token_meter import TokenMeter
 from proxy.engine_control import EngineControl
 from proxy.upstream.header_rules import bearer
@@ -229,7 +229,8 @@ class EngineFleet:
         secret = key.get_secret_value() if key else None
         lease = self._leases.lease(name, settings.max_in_flight) if self._leases else None
         control = EngineControl(name, settings, self._clock, self.meter, lease)
-        poller = self._poller(address, secret, control) if self._polls else None
+        life_sign = LifeSign()
+        poller = self._poller(address, secret, control, life_sign) if self._polls else None
         control.attach(
             self._attached(), poller, self._active_tenants, lambda: self._call_those_like(control)
         )
@@ -240,18 +241,24 @@ class EngineFleet:
             authorization=bearer(secret),
             state=control.state,
             report=control.report,
+            life_sign=life_sign,
         )
         return _Member(engine, control, poller)
 
     def _poller(
-        self, address: UpstreamAddress, key: str | None, control: EngineControl
+        self,
+        address: UpstreamAddress,
+        key: str | None,
+        control: EngineControl,
+        life_sign: LifeSign,
     ) -> EnginePoller:
         return EnginePoller(
             address.url,
             key,
             on_change=control.status_changed,
             on_reading=control.status_read,
-            holding=lambda: control.in_flight > 0,
+            holding=lambda: control.in_flight,
+            heard=life_sign.take,
             wants_models=self._may_be_several or self.meter is not None,
             name=str(address),
             ip=address.ip,

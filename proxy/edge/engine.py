@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +26,21 @@ class EngineState:
     reason: str
 
 
+class LifeSign:
+    """Bytes of answers come from the engine. `seen` is set with each piece, which may cost no more
+    than that."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def take(self) -> bool:
+        """Whether there was one since the last call."""
+        seen, self.seen = self.seen, False
+        return seen
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """`authorization` replaces the client's at the engine; None lets the client's pass.
@@ -40,3 +55,4 @@ class Engine:
     authorization: bytes | None
     state: Callable[[], EngineState]
     report: Callable[[UpstreamError | int | None], None] = lambda _: None
+    life_sign: LifeSign = field(default_factory=LifeSign)

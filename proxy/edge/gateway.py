@@ -284,7 +284,7 @@ class Gateway:
         async with engine.upstream.exchange(self._request(visit, engine, body)) as response:
             visit.engine_answered(response.status)
             headers = self._answer_headers(visit, response)
-            await visit.relay.pass_on(response, headers, watch.stop_listening)
+            await visit.relay.pass_on(response, headers, watch.stop_listening, engine.life_sign)
             watch.stop_listening()
 
     def _answer_headers(self, visit: Visit, response: UpstreamResponse) -> RawHeaders:

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from proxy.edge.client_connection import client_connection
+from proxy.edge.engine import LifeSign
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.upstream.header_rules import has_field
 
@@ -33,6 +34,7 @@ class Relay:
         "_at_end",
         "_clock",
         "_closing",
+        "_life_sign",
         "_scope",
         "_send",
         "_write_body",
@@ -64,13 +66,17 @@ class Relay:
         response: UpstreamResponse,
         headers: list[tuple[bytes, bytes]],
         at_end: Callable[[], None],
+        life_sign: LifeSign | None = None,
     ) -> None:
         """Sends head and body. `headers` are final; a Content-Length among them is the engine's.
         `at_end` is called before the last piece goes out: with it the request is over for the
-        server, which says so to whoever listens as if the client had left.
+        server, which says so to whoever listens as if the client had left. `life_sign` sees the
+        head and every piece of the body.
 
         Raises UpstreamError from the engine's side; what is sent by then stays sent.
         """
+        self._life_sign = life_sign = life_sign or LifeSign()
+        life_sign.seen = True
         announced = has_field(headers, b"content-length")
         if not announced and self._scope["http_version"] == "1.0":
             self._end_body_by_closing()
@@ -96,6 +102,7 @@ class Relay:
         if self.first_byte_at is None:
             self.first_byte_at = self._clock()
         self.body_bytes += len(chunk)
+        self._life_sign.seen = True
         if self.followed_by is not None:
             self.followed_by.feed(chunk)
         if is_last:
@@ -111,6 +118,7 @@ class Relay:
             if self.first_byte_at is None:
                 self.first_byte_at = self._clock()
             self.body_bytes += len(chunk)
+            self._life_sign.seen = True
             if self.followed_by is not None:
                 self.followed_by.feed(chunk)
             # With the engine's last byte the answer is over; saying so at once saves a send.

@@ -68,7 +68,7 @@ def _key_refused(reason: str) -> Health:
 def _without_answer(before: Health, answer: NoAnswer) -> Health:
     if answer.fault is Fault.ABSENT:
         return Health(up=False, reason=answer.reason)
-    if answer.fault is Fault.UNCLEAR:
+    if answer.fault in (Fault.SILENT, Fault.UNCLEAR):
         return Health(before.up, before.key_refused, answer.reason)
     broken = before.broken + 1
     up = False if broken >= _BROKEN_IN_A_ROW else before.up

@@ -2,7 +2,7 @@
 
 One task asks GET /health and then GET /metrics, again and again. Losing the metrics page loses the
 figures on it and nothing else. Whether the engine is up is decided by proxy/vllm/health.py, whether
-it is stuck by proxy/vllm/stall.py.
+it is stuck by proxy/vllm/stall.py, and whether it has fallen silent by proxy/vllm/silence.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from proxy.vllm.served_models import (
     longest_model_len,
     served_models,
 )
+from proxy.vllm.silence import Silence, judge_silence, silence_in_words
 from proxy.vllm.stall import Progress, judge_progress, without_page
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ _NO_METRICS = EngineMetrics()
 class EngineStatus:
     """What is known of the engine now.
 
-    `up` is None until it has shown either. `stalled`: it is up and makes no progress. `ready`: it
-    is up, makes progress and takes our key. `reason` is the latest finding in words. `metrics` are
-    the last that were read, `metrics_age_s` seconds ago; both None when there are none, or none of
-    this run of the engine. `models`: what it serves, empty until that is known; `model_len`: tokens
-    of the longest request that any of them takes. `saturation` is what the latest two pages say
-    together; None when the latest poll brought no page, or the first.
+    `up` is None until it has shown either. `stalled`: it makes no progress, or has fallen silent.
+    `ready`: it is up, makes progress and takes our key. `reason` is the latest finding in words.
+    `metrics` are the last that were read, `metrics_age_s` seconds ago; both None when there are
+    none, or none of this run of the engine. `models`: what it serves, empty until that is known;
+    `model_len`: tokens of the longest request that any of them takes. `saturation` is what the
+    latest two pages say together; None when the latest poll brought no page, or the first.
     """
 
     up: bool | None
@@ -84,7 +85,8 @@ class EnginePoller:
         api_key: str | None = None,
         on_change: Callable[[EngineStatus], None] | None = None,
         on_reading: Callable[[EngineStatus], None] | None = None,
-        holding: Callable[[], bool] = lambda: True,
+        holding: Callable[[], int] = lambda: 1,
+        heard: Callable[[], bool] = lambda: False,
         *,
         wants_models: bool = False,
         name: str = "",
@@ -95,11 +97,12 @@ class EnginePoller:
     ) -> None:
         """`root_url` is where the engine's /health and /metrics live, without /v1 and without a
         trailing slash. The polling task calls `on_change` when `up`, `stalled` or `ready` has
-        changed, and `on_reading` after every poll, whatever came of it. `holding` says whether
-        requests of ours are in the engine now: one that we ask nothing of is not stalled. The
-        models that it serves are asked for only if `wants_models`. While the engine is down it is
-        asked every `down_interval_s`. `name` is the engine's in log lines, by default `root_url`;
-        `ip` is where to connect to, in place of looking up the URL's host.
+        changed, and `on_reading` after every poll, whatever came of it. `holding` says how many
+        seats of ours are taken in the engine now: one that we ask nothing of is not stalled;
+        `heard` whether bytes of answers have come from it since the last call. The models that it
+        serves are asked for only if `wants_models`. While the engine is down it is asked every
+        `down_interval_s`. `name` is the engine's in log lines, by default `root_url`; `ip` is where
+        to connect to, in place of looking up the URL's host.
         """
         self._root_url = root_url
         self._name = name or root_url
@@ -108,6 +111,7 @@ class EnginePoller:
         self._on_change = on_change
         self._on_reading = on_reading
         self._holding = holding
+        self._heard = heard
         self._interval_s = interval_s
         self._down_interval_s = down_interval_s
         self._transport = transport
@@ -115,6 +119,7 @@ class EnginePoller:
         self._reading: Reading | None = None
         self._saturation: Saturation | None = None
         self._progress = Progress()
+        self._silence = Silence()
         self._next_key_check = 0.0
         self._wants_models = wants_models
         self._models: tuple[ServedModel, ...] = ()
@@ -127,17 +132,24 @@ class EnginePoller:
         reading, age_s = self._reading, None
         if reading is not None and self._loop is not None:
             age_s = self._loop.time() - reading.at
-        up, stalled = self._health.up, self._progress.stalled
+        up, stall = self._health.up, self._stall
         return EngineStatus(
             up=up,
-            stalled=stalled,
-            ready=up is True and not (stalled or self._health.key_refused),
-            reason=self._progress.reason if stalled else self._health.reason,
+            stalled=stall is not None,
+            ready=up is True and not (stall or self._health.key_refused),
+            reason=(stall or self._health).reason,
             metrics=reading.metrics if reading else None,
             metrics_age_s=age_s,
             models=self._models,
             saturation=self._saturation,
         )
+
+    @property
+    def _stall(self) -> Progress | Silence | None:
+        """Why it counts as stalled."""
+        if self._silence.stalled:
+            return self._silence
+        return self._progress if self._progress.stalled else None
 
     def start(self) -> None:
         """Needs a running event loop. Raises RuntimeError if it is polling already."""
@@ -196,19 +208,33 @@ class EnginePoller:
         if health.up is False:  # what runs there next is another engine
             self._forget()
         self._saturation = None
+        if isinstance(answer, Answer):
+            self._listen(answer)
         self._tell_changes(before)
-        if health.up:
-            before = self.status
-            await self._read_metrics(probe)
-            self._tell_changes(before)
-            if self._wants_models:
-                await self._read_models(probe)
+        before = self.status
+        page = await self._read_metrics(probe) if health.up else answer
+        if isinstance(answer, NoAnswer):
+            self._listen(answer, page)
+        self._tell_changes(before)
+        if health.up and self._wants_models:
+            await self._read_models(probe)
         if self._on_reading is not None:
             self._on_reading(self.status)
 
     def _forget(self) -> None:
         self._reading, self._progress, self._models = None, Progress(), ()
+        self._silence = Silence()
         self._next_models_read = 0.0
+
+    def _listen(self, *answers: Answer | NoAnswer) -> None:
+        """Is it silent? Says so in the log once it has been so for long, and when it is over."""
+        now, before = asyncio.get_running_loop().time(), self._silence
+        held, heard = self._holding(), self._heard()
+        self._silence = judge_silence(before, answers, now, held=held, heard=heard)
+        if words := silence_in_words(before, self._silence):
+            _log.warning("engine %s %s", self._name, words)
+        if before.is_long and not self._silence.is_long:
+            _log.info("engine %s answers again, after %.0f s", self._name, before.unanswered_s)
 
     async def _check_key(self, probe: Probe, health: Health) -> Health:
         """Seldom while the key is good, at every turn while it is not."""
@@ -218,17 +244,19 @@ class EnginePoller:
         self._next_key_check = now + _KEY_CHECK_INTERVAL_S
         return judge_key(health, await probe.get("/v1/models", _HEALTH_TIMEOUT_S))
 
-    async def _read_metrics(self, probe: Probe) -> None:
+    async def _read_metrics(self, probe: Probe) -> Answer | NoAnswer:
         answer = await probe.get("/metrics", _METRICS_TIMEOUT_S, _MAX_PAGE_BYTES)
         now = asyncio.get_running_loop().time()
         metrics = _page(answer)
         if metrics == _NO_METRICS:
             self._progress = without_page(self._progress, now)
-            return
+            return answer
         before = self._reading
         self._reading = reading = Reading(metrics, now)
         self._saturation = saturation_between(before, reading) if before else None
-        self._progress = judge_progress(self._progress, metrics, reading.at, self._holding())
+        holding = self._holding() > 0
+        self._progress = judge_progress(self._progress, metrics, reading.at, holding)
+        return answer
 
     async def _read_models(self, probe: Probe) -> None:
         """Again and again: behind the same address there may be another model, without a pause in
@@ -246,7 +274,8 @@ class EnginePoller:
 
     def _tell(self, status: EngineStatus) -> None:
         level = logging.INFO if status.ready else logging.WARNING
-        _log.log(level, "engine %s is %s: %s", self._name, _state(status), status.reason)
+        why = status.reason if status.ready else status.reason + self._silence.advice
+        _log.log(level, "engine %s is %s: %s", self._name, _state(status), why)
         if self._on_change is not None:
             self._on_change(status)
 

@@ -27,7 +27,8 @@ class Fault(Enum):
 
     ABSENT = auto()  # nothing listens there: refused, unreachable, no such host
     BROKEN = auto()  # what no live engine does twice: no HTTP answer, or not even a connection
-    UNCLEAR = auto()  # nothing: it may be slow, or the lack is on our side
+    SILENT = auto()  # not much: there was a connection and no answer, as from one that is slow
+    UNCLEAR = auto()  # nothing: the lack may be on our side
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Probe:
         self._root_url = root_url
         is_tls = root_url.startswith("https:")
         # With TLS connecting takes a handshake, and for that a busy engine may be slow.
-        fault = Fault.UNCLEAR if is_tls else Fault.BROKEN
+        fault = Fault.SILENT if is_tls else Fault.BROKEN
         self._no_connection = NoAnswer(fault, f"no connection within {connect_timeout_s:g} s")
         self._client = httpx.AsyncClient(
             headers={"accept-encoding": "identity", **_bearer(api_key)},
@@ -113,7 +114,7 @@ class Probe:
         except httpx.ConnectTimeout:
             return self._no_connection
         except TimeoutError:
-            return NoAnswer(Fault.UNCLEAR, f"no answer within {timeout_s:g} s")
+            return NoAnswer(Fault.SILENT, f"no answer within {timeout_s:g} s")
         except Exception as error:  # noqa: BLE001 - a stranger's bytes may provoke any
             return _explain(error)
 

@@ -5,7 +5,7 @@
     async with gateway(..., upstream=cluster, upstream_urls=cluster.urls) as sluice:
 
 `EngineHost.is_dead` refuses every connection, of requests as of pollers; `refuses_requests` those
-of requests only, as if it had died since the last poll.
+of requests only, as if it had died since the last poll. One that `is_silent` answers no poller.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 from typing import TYPE_CHECKING
 
 import httpx
@@ -21,7 +22,7 @@ from proxy import engine_fleet
 from proxy.upstream.errors import UpstreamConnectError, said_of
 from proxy.vllm.poller import EnginePoller
 from tests.support.asgi_transport import AsgiClient
-from tests.support.engine_transport import ok, refused, status
+from tests.support.engine_transport import late, ok, refused, status
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import ScriptedApp
 
@@ -48,6 +49,7 @@ class EngineHost:
         self.models: tuple[str, ...] = ("m",)
         self.is_dead = False
         self.refuses_requests = False
+        self.is_silent = False
         self._polled: AsgiClient | None = None
 
     def runs(self, app: App) -> None:
@@ -59,6 +61,8 @@ class EngineHost:
         """What a poller hears."""
         if self.is_dead:
             return refused
+        if self.is_silent:
+            return late(math.inf)
         if self._polled is not None:
             return self._ask_the_app
         if path == "/v1/models":

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from proxy.edge.engine import Engine, EngineState
+from proxy.edge.engine import Engine, EngineState, LifeSign
 from proxy.upstream.address import UpstreamAddress
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import ScriptedApp
@@ -23,6 +23,14 @@ def test_an_engine_that_nobody_controls_takes_every_report() -> None:
     address = UpstreamAddress.parse("http://engine.test")
     upstream = InMemoryUpstream(ScriptedApp())
     Engine("engine", address, upstream, None, lambda: EngineState(True, True, "")).report(503)
+
+
+def test_a_life_sign_is_told_once() -> None:
+    sign = LifeSign()
+    assert not sign.take()
+    sign.seen = True
+    assert sign.take()
+    assert not sign.take()
 
 
 @pytest.mark.parametrize("value", [Engine, EngineState])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.edge.client_connection import ConnectionRefusal
+from proxy.edge.engine import LifeSign
 from proxy.edge.relay import BrokenConnection, Relay
 from proxy.edge.response_cycle import BODY_FOLLOWS
 from proxy.upstream.errors import UpstreamClosedError
@@ -131,6 +132,25 @@ def test_another_server_than_ours_gets_the_same_by_events() -> None:
         await relay.pass_on(ChunkedResponse([b"a", b"b"]), [JSON], at_end)
         assert bodies(sent) == [(b"a", True), (b"b", True), (b"", False)]
         assert relay.body_bytes == 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_the_head_and_each_piece_are_signs_of_life(ours: bool) -> None:
+    async def scenario() -> None:
+        life_sign = LifeSign()
+        seen: list[bool] = []
+
+        class Watched(ChunkedResponse):
+            async def read(self) -> bytes:
+                seen.append(life_sign.take())
+                return await super().read()
+
+        scope = ClientLine().scope() if ours else {"http_version": "1.1"}
+        relay = Relay(scope, SentMessages().send, now)
+        await relay.pass_on(Watched([b"a", b"b"]), [], at_end, life_sign)
+        assert (seen, life_sign.take()) == ([True, True, True], True)
 
     run(scenario())
 

@@ -11,7 +11,8 @@ UNKNOWN = Health()
 UP = Health(up=True, reason="GET /health answers 200")
 DOWN = Health(up=False, reason="connection refused")
 REFUSED = NoAnswer(Fault.ABSENT, "connection refused (ECONNREFUSED)")
-SLOW = NoAnswer(Fault.UNCLEAR, "no answer within 5 s")
+SLOW = NoAnswer(Fault.SILENT, "no answer within 5 s")
+OURS = NoAnswer(Fault.UNCLEAR, "too many open files (EMFILE)")
 BROKEN = NoAnswer(Fault.BROKEN, "no HTTP answer: closed")
 
 
@@ -37,6 +38,12 @@ def test_any_other_answer_comes_from_an_engine_that_is_up(status: int) -> None:
 def test_a_slow_engine_stays_what_it_was(before: Health) -> None:
     health = judge_health(before, SLOW, has_key=False)
     assert (health.up, health.reason) == (before.up, "no answer within 5 s")
+
+
+@pytest.mark.parametrize("before", [UNKNOWN, UP, DOWN])
+def test_a_lack_on_our_side_says_nothing_of_it(before: Health) -> None:
+    health = judge_health(before, OURS, has_key=False)
+    assert (health.up, health.reason) == (before.up, "too many open files (EMFILE)")
 
 
 def test_one_broken_answer_is_chance_and_two_in_a_row_are_not() -> None:

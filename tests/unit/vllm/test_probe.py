@@ -156,7 +156,7 @@ def test_one_of_several_addresses_that_refuses_is_found_in_the_group() -> None:
     assert answer == NoAnswer(Fault.ABSENT, "connection refused (ECONNREFUSED)")
 
 
-def test_an_engine_that_says_nothing_is_unclear() -> None:
+def test_an_engine_that_takes_a_connection_and_says_nothing_is_silent() -> None:
     async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -164,7 +164,7 @@ def test_an_engine_that_says_nothing_is_unclear() -> None:
         async with serving(serve) as url:
             return await ask(url, timeout_s=0.05)
 
-    assert asyncio.run(scenario()) == NoAnswer(Fault.UNCLEAR, "no answer within 0.05 s")
+    assert asyncio.run(scenario()) == NoAnswer(Fault.SILENT, "no answer within 0.05 s")
 
 
 def test_a_host_that_drops_what_is_sent_to_it_is_not_slow_but_gone() -> None:
@@ -189,7 +189,7 @@ def test_a_slow_tls_handshake_says_nothing_about_the_engine() -> None:
         ):
             return await probe.get("/health", SOON_S)
 
-    assert asyncio.run(scenario()) == NoAnswer(Fault.UNCLEAR, "no connection within 0.05 s")
+    assert asyncio.run(scenario()) == NoAnswer(Fault.SILENT, "no connection within 0.05 s")
 
 
 def test_the_time_is_for_the_whole_answer_and_not_for_each_read() -> None:
@@ -204,7 +204,7 @@ def test_the_time_is_for_the_whole_answer_and_not_for_each_read() -> None:
         async with serving(serve) as url:
             return await ask(url, timeout_s=0.1, max_bytes=1_000_000)
 
-    assert asyncio.run(scenario()) == NoAnswer(Fault.UNCLEAR, "no answer within 0.1 s")
+    assert asyncio.run(scenario()) == NoAnswer(Fault.SILENT, "no answer within 0.1 s")
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x00\xff\r\n\r\n", b"+PONG\r\n", b"HTTP/1.1 ?\r\n\r\n"])

@@ -1,0 +1,156 @@
+"""An engine that takes connections and answers nothing: stopped, swapped out, or hung."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tests.support.engine_cluster import EngineCluster, prompt, with_pollers
+from tests.support.gateway_in_memory import gateway, leave
+from tests.support.scripted_app import answer, error_of, silent, stream
+from tests.support.virtual_time import now, run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
+
+    from tests.support.gateway_in_memory import Sluice
+
+SEATS = 2
+# Half a minute, and two rounds of questions that nobody answers: one at either end.
+SEEN_WITHIN_S = 50.0
+
+
+@asynccontextmanager
+async def standing(
+    cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch, queue: int = 4
+) -> AsyncIterator[Sluice]:
+    with_pollers(cluster, monkeypatch)
+    async with gateway(
+        cluster["one"].app,
+        upstream=cluster,
+        upstream_urls=cluster.urls,
+        poll=True,
+        max_in_flight=SEATS,
+        max_queue_depth=queue,
+        queue_timeout=600,
+    ) as sluice:
+        await asyncio.sleep(1)
+        yield sluice
+
+
+def hang(cluster: EngineCluster, name: str) -> None:
+    cluster[name].is_silent = True
+    cluster[name].app.handler = silent
+
+
+def test_a_silent_engine_refuses_newcomers_and_those_who_wait_and_keeps_what_runs_in_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            held = await sluice.hold_seats(SEATS + 1)
+            waiting = held.pop()
+            evicted = await waiting.response()
+            assert now() <= SEEN_WITHIN_S
+            began, newcomer = now(), await sluice.ask()
+            assert now() == began
+            for refusal in (evicted, newcomer):
+                assert refusal.status == 503
+                error = error_of(refusal.body)
+                assert error["code"] == "upstream_stalled"
+                assert "neither GET /health nor a request" in error["message"]
+                assert refusal.header("x-should-retry") == "false"
+            assert sluice.in_flight == SEATS
+            assert sluice.metric("sluice_upstream_stalled") == 1
+            (line,) = [line for line in caplog.messages if "is stalled" in line]
+            assert f"{SEATS} of our seats are taken in it" in line
+            await leave(*held)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+
+
+def test_nobody_is_refused_in_the_first_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            held = await sluice.hold_seats(SEATS + 1)
+            await asyncio.sleep(29)
+            assert sluice.sheds() == {}
+            assert sluice.queue_depth == 1
+            await leave(*held)
+
+    run(scenario())
+
+
+def test_requests_pass_again_within_a_round_once_it_answers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            held = await sluice.hold_seats(SEATS)
+            await asyncio.sleep(SEEN_WITHIN_S)
+            await leave(*held)
+            await asyncio.sleep(600)
+            assert (await sluice.ask()).status == 503  # also when all its clients have given up
+            cluster["one"].is_silent, cluster["one"].app.handler = False, answer
+            await asyncio.sleep(10)
+            assert (await sluice.ask()).status == 200
+            assert any("answers again, after" in line for line in caplog.messages)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+
+
+def test_one_that_is_too_busy_for_its_health_check_is_not_stalled_while_bytes_come(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A piece every 25 s, of one of the answers; the other gets none for ten minutes."""
+
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            mute = await sluice.hold_seats(1)
+            cluster["one"].app.handler = stream(24, 25.0)
+            going = sluice.start({"stream": True})
+            await asyncio.sleep(590)
+            assert sluice.metric("sluice_upstream_stalled") == 0
+            assert sluice.sheds() == {}
+            assert sum("it is busy" in line for line in caplog.messages) == 1
+            assert (await going.response()).body.endswith(b"[DONE]\n\n")
+            await leave(*mute)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+
+
+def test_others_carry_the_load_and_no_newcomer_falls_into_the_silent_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of its clients that gives up would else make room in it for the next victim."""
+
+    async def scenario() -> None:
+        cluster = EngineCluster("one", "two")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            cluster["two"].app.handler = silent
+            held = [sluice.start(prompt("hello")) for _ in range(2 * SEATS)]
+            await asyncio.sleep(SEEN_WITHIN_S)
+            cluster["two"].app.handler = answer
+            await leave(*held)
+            seen = cluster.seen()
+            answers = [await sluice.ask(prompt("hello")) for _ in range(20)]
+            assert {one.status for one in answers} == {200}
+            assert cluster.seen()["one"] == seen["one"] == SEATS
+
+    run(scenario())
