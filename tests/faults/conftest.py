@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.edge import listeners
+from tests.faults.stand import Stands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,3 +19,12 @@ def _limits_on_clients_are_looked_at_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(listeners, "_SWEEP_EVERY_S", 0.05)
         yield
+
+
+@pytest.fixture(scope="module", name="stands")
+def _stands() -> Iterator[Stands]:
+    stands = Stands()
+    try:
+        yield stands
+    finally:
+        stands.close()

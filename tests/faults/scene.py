@@ -147,6 +147,8 @@ class Scene:
         await self.client.until(lambda: kept() >= 1, "a connection that rests")
 
     async def _take_all_seats(self) -> None:
+        """On fresh connections: over one that rested, a request is sent again if that dies."""
+        await self.stand.forget_connections()
         for name in HOLDERS:
             holder = await self._connect()
             holder.send(request_bytes(headers={"x-client-id": name}))

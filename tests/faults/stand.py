@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +20,10 @@ from tests.support.scripted_upstream import Hold, json_answer
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from tests.faults.matrix import Fault
+    from tests.faults.rules import ClientKind
 
 SEATS = 2
 _PLACES = 4
@@ -194,20 +196,35 @@ def _sockets() -> int:
     return found
 
 
-@contextmanager
-def standing(**settings: object) -> Iterator[Stand]:
-    with asyncio.Runner() as runner:
-        stand = Stand(runner, settings)
-        try:
-            yield stand
-        finally:
-            stand.close()
+class Stands:
+    """A stand for each kind of client and settings, one at a time: sockets are counted in all of
+    the process.
+
+    Asked for by the tests themselves. As the parameter of a fixture each cell would be a value of
+    its own to pytest, which tears down what has another value: a gateway for each cell, where what
+    one cell leaves behind is never seen by the next.
+    """
+
+    def __init__(self) -> None:
+        self._exits = ExitStack()
+        self._is_for: object = None
+        self._stand: Stand
+
+    def of(self, kind: ClientKind, settings: Mapping[str, object] = MappingProxyType({})) -> Stand:
+        if (kind, settings) != self._is_for:
+            self.close()
+            runner = self._exits.enter_context(asyncio.Runner())
+            self._stand = Stand(runner, {"upstream_client": kind, **settings})
+            self._exits.callback(self._stand.close)
+            self._is_for = kind, settings
+        return self._stand
+
+    def close(self) -> None:
+        self._is_for = None
+        self._exits.close()
 
 
-def of_each_client(stand: str, *faults: Fault) -> pytest.MarkDecorator:
-    """Each cell of these faults, on the stand whose upstream client it is about."""
+def each_cell(*faults: Fault) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
-        (stand, "cell"),
-        [pytest.param(cell.client_kind, cell, id=f"{cell}") for cell in cells(faults)],
-        indirect=[stand],
+        "cell", [pytest.param(one, id=f"{one}") for one in cells(faults)]
     )

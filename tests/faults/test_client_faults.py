@@ -8,26 +8,22 @@ import pytest
 
 from tests.faults.cell import judge
 from tests.faults.matrix import Fault, Point
-from tests.faults.rules import CLIENT_KINDS, Cell
+from tests.faults.rules import CLIENT_KINDS
 from tests.faults.scene import Scene
 from tests.faults.scripted_engine import answer, endless_answer, finish, flood
-from tests.faults.stand import Stand, of_each_client, standing
+from tests.faults.stand import Stands, each_cell
 from tests.faults.watching_client import WatchingClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.faults.rules import Cell, ClientKind
 
 _LEAVING = (Fault.CLIENT_FIN, Fault.CLIENT_RST, Fault.CLIENT_HALF_CLOSE)
 
 
-@pytest.fixture(scope="module", name="stand")
-def _stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
-    with standing(upstream_client=request.param) as stand:
-        yield stand
+@each_cell(*_LEAVING)
+def test_a_client_that_leaves(stands: Stands, cell: Cell) -> None:
+    stand = stands.of(cell.client_kind)
 
-
-@of_each_client("stand", *_LEAVING)
-def test_a_client_that_leaves(stand: Stand, cell: Cell) -> None:
     async def scenario() -> None:
         said = answer(stream=cell.stream)
         async with Scene.at(stand, cell.point, said, stream=cell.stream) as scene:
@@ -49,8 +45,10 @@ def test_a_client_that_leaves(stand: Stand, cell: Cell) -> None:
     stand.run(scenario())
 
 
-@of_each_client("stand", Fault.CLIENT_STOPS_READING)
-def test_a_client_that_stops_reading(stand: Stand, cell: Cell) -> None:
+@each_cell(Fault.CLIENT_STOPS_READING)
+def test_a_client_that_stops_reading(stands: Stands, cell: Cell) -> None:
+    stand = stands.of(cell.client_kind)
+
     async def scenario() -> None:
         is_last = cell.point is Point.LAST  # what is left has room on the way
         said = answer(stream=cell.stream) if is_last else endless_answer(stream=cell.stream)
@@ -70,10 +68,13 @@ def test_a_client_that_stops_reading(stand: Stand, cell: Cell) -> None:
     stand.run(scenario())
 
 
-@pytest.mark.parametrize("stand", CLIENT_KINDS, indirect=True)
-def test_an_http_1_0_client_that_stopped_reading_sees_a_reset(stand: Stand) -> None:
+@pytest.mark.parametrize("kind", CLIENT_KINDS)
+def test_an_http_1_0_client_that_stopped_reading_sees_a_reset(
+    stands: Stands, kind: ClientKind
+) -> None:
     """Its body ends with the connection: what the kernel still held, and then an orderly end,
     would pass for the whole answer."""
+    stand = stands.of(kind)
 
     async def scenario() -> None:
         said = endless_answer(stream=True)

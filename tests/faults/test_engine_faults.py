@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from proxy.telemetry.request_outcome import RequestOutcome
 from tests.faults import scripted_engine as engine
 from tests.faults.cell import judge
 from tests.faults.matrix import Fault, Point
 from tests.faults.scene import Scene
-from tests.faults.stand import HASTY, Stand, of_each_client, standing
+from tests.faults.stand import HASTY, Stand, Stands, each_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.faults.rules import Cell
     from tests.support.scripted_exchange import Connection
@@ -39,26 +37,16 @@ _UNASKED: dict[Fault, Callable[[Connection], None]] = {
 _SERVED = (Fault.ENGINE_TOO_MUCH, Fault.ENGINE_SLOW)
 
 
-@pytest.fixture(scope="module", name="stand")
-def _stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
-    with standing(upstream_client=request.param) as stand:
-        yield stand
-
-
-@pytest.fixture(scope="module", name="hasty")
-def _hasty(request: pytest.FixtureRequest) -> Iterator[Stand]:
-    with standing(upstream_client=request.param, **HASTY) as stand:
-        yield stand
-
-
-@of_each_client("stand", *(fault for fault in _ENDINGS if fault is not Fault.ENGINE_SILENCE))
-def test_an_engine_that_misbehaves(stand: Stand, cell: Cell) -> None:
+@each_cell(*(fault for fault in _ENDINGS if fault is not Fault.ENGINE_SILENCE))
+def test_an_engine_that_misbehaves(stands: Stands, cell: Cell) -> None:
+    stand = stands.of(cell.client_kind)
     stand.run(misbehaving(stand, cell))
 
 
-@of_each_client("hasty", Fault.ENGINE_SILENCE)
-def test_an_engine_that_falls_silent(hasty: Stand, cell: Cell) -> None:
-    hasty.run(misbehaving(hasty, cell))
+@each_cell(Fault.ENGINE_SILENCE)
+def test_an_engine_that_falls_silent(stands: Stands, cell: Cell) -> None:
+    stand = stands.of(cell.client_kind, HASTY)
+    stand.run(misbehaving(stand, cell))
 
 
 async def misbehaving(stand: Stand, cell: Cell) -> None:

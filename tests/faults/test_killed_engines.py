@@ -5,31 +5,25 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import pytest
-
 from proxy.telemetry.request_outcome import RequestOutcome
 from tests.faults.cell import judge
 from tests.faults.engine_process import engine_process
 from tests.faults.matrix import Fault, Point
 from tests.faults.scene import IN_AN_ANSWER, Scene, held_at
 from tests.faults.scripted_engine import answer, finish
-from tests.faults.stand import Stand, of_each_client, standing
+from tests.faults.stand import Stand, Stands, each_cell
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from tests.faults.engine_process import EngineProcess
     from tests.faults.rules import Cell
 
 
-@pytest.fixture(scope="module", name="stand")
-def _stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
-    with standing(upstream_client=request.param) as stand:
-        yield stand
+@each_cell(Fault.ENGINE_KILLED)
+def test_an_engine_that_is_killed(stands: Stands, cell: Cell) -> None:
+    stand = stands.of(cell.client_kind)
 
-
-@of_each_client("stand", Fault.ENGINE_KILLED)
-def test_an_engine_that_is_killed(stand: Stand, cell: Cell) -> None:
     async def scenario() -> None:
         async with in_front_of_a_process(stand, cell) as (scene, process):
             await process.kill()
@@ -38,8 +32,10 @@ def test_an_engine_that_is_killed(stand: Stand, cell: Cell) -> None:
     stand.run(scenario())
 
 
-@of_each_client("stand", Fault.ENGINE_TERMINATED)
-def test_an_engine_that_is_told_to_stop(stand: Stand, cell: Cell) -> None:
+@each_cell(Fault.ENGINE_TERMINATED)
+def test_an_engine_that_is_told_to_stop(stands: Stands, cell: Cell) -> None:
+    stand = stands.of(cell.client_kind)
+
     async def scenario() -> None:
         async with in_front_of_a_process(stand, cell) as (scene, process):
             await process.terminate()
