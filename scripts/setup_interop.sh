@@ -59,8 +59,14 @@ build_python() {
 build_node() {
     cp "$pins"/node/package{,-lock}.json "$home/$1/" &&
         (cd "$home/$1" && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error) &&
-        ln -s "$(echo "$home/$1"/node_modules/node-linux-*/bin/node)" "$home/$1/node"
+        ln -s "$(echo "$home/$1"/node_modules/node-linux-*/bin/node)" "$home/$1/node" &&
+        if [[ ! -x $home/$1/node ]]; then
+            echo "npm brought no Node.js for this machine"
+            return 1
+        fi
 }
+
+stop_node() { [[ -z ${node_job:-} ]] || kill -- "-$node_job" 2>/dev/null || :; }
 
 install_programs() {
     local missing=()
@@ -85,20 +91,25 @@ is_complete() {
 }
 
 build() {
-    local name jobs=() job
+    local name
     mkdir -p "$home" || fail "cannot create $home"
     exec 9>"$home/lock"
     flock --nonblock 9 || { say "another set-up is running, waiting for it" && flock 9; }
     install_programs
-    # Node's packages come beside the Python ones: it is the line that is slow, not the machine.
+    # Node's packages come beside the Python ones: it is the line that is slow, not the machine. In a
+    # process group of its own: what is left of it when another one fails would hold the lock.
     has node "$(node_recipe)" || {
+        set -m
         step node "$(node_recipe)" build_node &
-        jobs+=($!)
+        node_job=$!
+        set +m
+        trap stop_node EXIT
     }
     for name in "${environments[@]}"; do
         has "$name" "$(python_recipe "$name")" || step "$name" "$(python_recipe "$name")" build_python
     done
-    for job in "${jobs[@]}"; do wait "$job"; done
+    [[ -z ${node_job:-} ]] || wait "$node_job" || fail "node failed, see above"
+    node_job=
 }
 
 environments=("${light[@]}")
@@ -114,6 +125,7 @@ case ${1:-} in
     *)
         uv=$1
         [[ $uv == /* ]] || uv=$PWD/$uv
+        [[ -x $uv ]] || fail "no such program: $uv"
         build
         ;;
 esac
