@@ -14,6 +14,8 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic_settings import (
@@ -289,6 +291,11 @@ class Settings(ClientSettings, ObservabilitySettings, SharingSettings, EngineSet
         if isinstance(env_settings, EnvSettingsSource):
             env_settings.env_vars = without_service_links(env_settings.env_vars)
         return init_settings, env_settings, dotenv_settings
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_people_write_it(cls, value: object, info: ValidationInfo) -> object:
+        return fields.as_people_write_it(cls.model_fields[str(info.field_name)], value)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.cli.plain_types import WHOLE
 from proxy.replay.comparison import Judgement, compare_runs, load_differences
 from proxy.replay.evidence import GOODPUT, Unit
 from proxy.replay.reading import read_comparison
@@ -44,7 +45,9 @@ _BARE = frozenset({Unit.SHARE, Unit.RATIO})
     metavar="A.csv B.csv",
     help="Memory curves of the two runs, from sluice record or nvidia-smi.",
 )
-@click.option("--seed", default=1, show_default=True, help="Of the draws behind the intervals.")
+@click.option(
+    "--seed", type=WHOLE, default=1, show_default=True, help="Of the draws behind the intervals."
+)
 @click.option(
     "--fail-when-worse", is_flag=True, help="Exit 1 when B's goodput is worse by more than noise."
 )

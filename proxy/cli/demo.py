@@ -16,6 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from proxy.cli.beside import child_serving_url, simulated_engine_beside
+from proxy.cli.plain_types import NumberRange, WholeRange
 from proxy.replay.client.requester import Patience
 from proxy.replay.client.retry_rules import PROFILES
 from proxy.replay.storm import Storm, StormSummary, run_storm, summarize_storm
@@ -37,8 +38,8 @@ _SEED = 1
 
 
 # One process plays all the clients; above these a demo would measure that process.
-_RATE = click.FloatRange(0, 1000, min_open=True)
-_SECONDS = click.FloatRange(0, 3600, min_open=True)
+_RATE = NumberRange(0, 1000, min_open=True)
+_SECONDS = NumberRange(0, 3600, min_open=True)
 
 
 @click.command()
@@ -52,7 +53,7 @@ _SECONDS = click.FloatRange(0, 3600, min_open=True)
 @click.option("--timeout", type=_SECONDS, default=5.0, help="Seconds a client waits for one try.")
 @click.option(
     "--retries",
-    type=click.IntRange(0, 10),
+    type=WholeRange(0, 10),
     default=2,
     help="How often a client tries again, as the SDK does.",
 )

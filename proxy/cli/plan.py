@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from proxy.cli.plain_types import NumberRange, WholeRange
 from proxy.vllm.launch_plan.plan_request import DEFAULT_HEADROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WHOLE = click.IntRange(min=1)
-_SHARE = click.FloatRange(0, 1, min_open=True)
+_WHOLE = WholeRange(min=1)
+_SHARE = NumberRange(0, 1, min_open=True)
 
 _OPTIONS = (
     click.option("--model", help="config.json of the model, or the folder that it is in."),
@@ -42,9 +43,9 @@ _OPTIONS = (
     click.option("--prompt-tokens", metavar="P50,P95[,P99]", help="Of the requests' prompts."),
     click.option("--output-tokens", metavar="P50,P95[,P99]", help="Of their answers."),
     click.option("--trace", help="A trace of requests instead: Azure, BurstGPT, Mooncake, Sluice."),
-    click.option("--headroom", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    click.option("--headroom", type=NumberRange(0, 1, min_open=True, max_open=True),
                  default=DEFAULT_HEADROOM, show_default=True, help="As SLUICE_HEADROOM."),
-    click.option("--service-time", type=click.FloatRange(0, min_open=True),
+    click.option("--service-time", type=NumberRange(0, min_open=True),
                  help="Seconds of a request in the engine, where they were measured."),
     click.option("--from", "source", metavar="FILE|URL",
                  help="A start-up log, a metrics page or the URL of a running engine."),

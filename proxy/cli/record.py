@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from proxy.cli.plain_types import NumberRange
 from proxy.recording.chart import Chart
 from proxy.recording.nvml import NoGpuError, open_nvml
 from proxy.recording.recorder import Sources, timeout_of
@@ -113,7 +114,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(0.05, 3600),
+    type=NumberRange(0.05, 3600),
     default=1.0,
     help="Seconds between two samples.",
 )

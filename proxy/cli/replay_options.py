@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from proxy import __version__
+from proxy.cli.plain_types import WHOLE, NumberRange, WholeRange
 from proxy.replay.client.requester import Patience
 from proxy.replay.client.retry_rules import PROFILES
 from proxy.replay.request_times import Objective
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FILE = click.Path(path_type=Path)
-_ABOVE_ZERO = click.FloatRange(0, min_open=True)
-_TOKENS = click.IntRange(1)
+_ABOVE_ZERO = NumberRange(0, min_open=True)
+_TOKENS = WholeRange(1)
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
 
@@ -102,7 +103,9 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         type=click.Choice(["s", "ms"]),
         help="Of a JSON trace's timestamps, where it cannot be told.",
     ),
-    _option("--seed", default=1, show_default=True, help="Of everything that is random."),
+    _option(
+        "--seed", type=WHOLE, default=1, show_default=True, help="Of everything that is random."
+    ),
     _option(
         "--route",
         type=click.Choice(["chat", "completions"]),
@@ -135,7 +138,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     _option(
         "--prompt-salt",
-        type=click.IntRange(0),
+        type=WholeRange(0),
         metavar="N",
         help="The same words in "
         "each run with one N.  [default: other words in each run, so that no run finds the "
@@ -154,7 +157,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         default="600s",
         help="How long a client waits for an answer to begin, or to go on.  [default: 600s]",
     ),
-    _option("--max-retries", type=click.IntRange(0, 100), help="[default: the client's own]"),
+    _option("--max-retries", type=WholeRange(0, 100), help="[default: the client's own]"),
     _option(
         "--abandon-after",
         metavar="SPEC",

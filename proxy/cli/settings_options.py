@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proxy.cli.plain_types import NUMBER, WHOLE
 from proxy.config import SECRETS, setting_default, variable_name
 from proxy.settings import Settings
 
@@ -41,7 +42,7 @@ COMMON_SETTINGS = (
 """Those that are flags, of `sluice serve` and of `sluice check`: what is tried with the one can be
 handed to the other."""
 
-_TYPES: dict[object, click.ParamType[Any]] = {int: click.INT, float: click.FLOAT}
+_TYPES: dict[object, click.ParamType[Any]] = {int: WHOLE, float: NUMBER}
 
 
 def settings_options(*fields: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

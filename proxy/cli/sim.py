@@ -9,6 +9,7 @@ import click
 
 from proxy.cli.beside import end_with_stdin
 from proxy.cli.event_loop import loop_factory
+from proxy.cli.plain_types import NUMBER, WHOLE, WholeRange
 from proxy.simulator.faults import TimedFault, parse_fault
 from proxy.simulator.gpu_memory import GIB, GpuMemory
 from proxy.simulator.options import SimulatorOptions
@@ -32,23 +33,30 @@ def _parse_faults(
 
 @click.command(context_settings={"show_default": True})
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option("--port", default=8000, type=click.IntRange(0, 65535), help="0 takes any free port.")
+@click.option("--port", default=8000, type=WholeRange(0, 65535), help="0 takes any free port.")
 @click.option(
     "--served-model-name", default=_DEFAULTS.served_model_name, help="The one model it serves."
 )
 @click.option("--api-key", help="Bearer token that /v1 and /v2 routes then ask for.")
-@click.option("--max-num-seqs", default=_DEFAULTS.max_num_seqs, help="Sequences running at once.")
+@click.option(
+    "--max-num-seqs", type=WHOLE, default=_DEFAULTS.max_num_seqs, help="Sequences running at once."
+)
 @click.option(
     "--max-num-batched-tokens",
-    type=int,
+    type=WHOLE,
     help="Tokens computed in one step.  [default: 2048, or as many as other options need]",
 )
 @click.option(
-    "--max-model-len", default=_DEFAULTS.max_model_len, help="Tokens of prompt and output together."
+    "--max-model-len",
+    type=WHOLE,
+    default=_DEFAULTS.max_model_len,
+    help="Tokens of prompt and output together.",
 )
-@click.option("--block-size", default=_DEFAULTS.block_size, help="Tokens in one KV block.")
 @click.option(
-    "--kv-cache-tokens", type=int, help="Tokens in the KV cache.  [default: what memory leaves]"
+    "--block-size", type=WHOLE, default=_DEFAULTS.block_size, help="Tokens in one KV block."
+)
+@click.option(
+    "--kv-cache-tokens", type=WHOLE, help="Tokens in the KV cache.  [default: what memory leaves]"
 )
 @click.option(
     "--enable-chunked-prefill/--no-enable-chunked-prefill",
@@ -57,28 +65,41 @@ def _parse_faults(
 )
 @click.option(
     "--max-num-queued-reqs",
-    type=click.IntRange(min=0),
+    type=WholeRange(min=0),
     help="Sequences in the server at once, waiting or running; more are answered 503.",
 )
-@click.option("--gpu-memory-gib", default=24.0, help="Memory of the GPU, in GiB.")
+@click.option("--gpu-memory-gib", type=NUMBER, default=24.0, help="Memory of the GPU, in GiB.")
 @click.option(
-    "--gpu-memory-utilization", default=0.92, help="Share of it, 0 to 1, that the engine takes."
+    "--gpu-memory-utilization",
+    type=NUMBER,
+    default=0.92,
+    help="Share of it, 0 to 1, that the engine takes.",
 )
-@click.option("--weights-gib", default=15.0, help="Memory of the weights, in GiB.")
+@click.option("--weights-gib", type=NUMBER, default=15.0, help="Memory of the weights, in GiB.")
 @click.option(
-    "--speed", default=1.0, help="Times as fast as a small data-center GPU with an 8B model."
+    "--speed",
+    type=NUMBER,
+    default=1.0,
+    help="Times as fast as a small data-center GPU with an 8B model.",
 )
-@click.option("--step-ms", default=10.0, help="Milliseconds that each step takes at least.")
 @click.option(
-    "--prefill-token-us", default=80.0, help="Microseconds more for each prompt token in a step."
+    "--step-ms", type=NUMBER, default=10.0, help="Milliseconds that each step takes at least."
+)
+@click.option(
+    "--prefill-token-us",
+    type=NUMBER,
+    default=80.0,
+    help="Microseconds more for each prompt token in a step.",
 )
 @click.option(
     "--decode-sequence-us",
+    type=NUMBER,
     default=60.0,
     help="Microseconds more for each sequence that decodes in a step.",
 )
 @click.option(
     "--output-tokens",
+    type=WHOLE,
     default=_DEFAULTS.output_tokens,
     help="Mean tokens of an answer that max_tokens does not cut.",
 )
@@ -104,7 +125,7 @@ def _parse_faults(
     is_flag=True,
     help="End when standard input does: for a parent process that may be killed.",
 )
-@click.option("--seed", default=0, help="Of the ids that it makes up.")
+@click.option("--seed", type=WHOLE, default=0, help="Of the ids that it makes up.")
 def sim(host: str, port: int, exit_with_stdin: bool, **chosen: object) -> None:
     """Run a simulated vLLM server: real routes, queue, KV cache and metrics, made-up words.
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.output_files import refuse_unwritable
+from proxy.cli.plain_types import WHOLE, WholeRange
 from proxy.cli.replay_child import replay_once
 from proxy.cli.tune_findings import Tuned, findings_of
 from proxy.cli.tune_load import load_duration_s
@@ -47,7 +48,7 @@ _BESIDE_S = 4.0
 @click.option(
     "--between",
     nargs=2,
-    type=click.IntRange(1, 65536),
+    type=WholeRange(1, 65536),
     metavar="LOW HIGH",
     help="Limits to try, both ends included.  [default: a sixteenth of SLUICE_MAX_NUM_SEQS to "
     "one below it]",
@@ -56,24 +57,26 @@ _BESIDE_S = 4.0
     "--points",
     default=5,
     show_default=True,
-    type=click.IntRange(2, 20),
+    type=WholeRange(2, 20),
     help="Limits to begin with.",
 )
 @click.option(
     "--repeats",
     default=3,
     show_default=True,
-    type=click.IntRange(1, 20),
+    type=WholeRange(1, 20),
     help="Trials of each limit that is in question.",
 )
 @click.option(
     "--max-trials",
     default=24,
     show_default=True,
-    type=click.IntRange(1, 500),
+    type=WholeRange(1, 500),
     help="At most so many replays.",
 )
-@click.option("--order-seed", default=1, show_default=True, help="Of the order of the trials.")
+@click.option(
+    "--order-seed", type=WHOLE, default=1, show_default=True, help="Of the order of the trials."
+)
 @click.option(
     "--html", type=click.Path(path_type=Path), help="Write the curve as a page to a file."
 )
@@ -132,7 +135,7 @@ def _span(between: tuple[int, int] | None) -> Range:
             raise click.BadParameter(f"{low} is above {high}", param_hint="--between")
         return Range(low, high)
     told = os.environ.get("SLUICE_MAX_NUM_SEQS", "")
-    if not told.isdecimal() or int(told) < 2:
+    if not (told.isascii() and told.isdecimal()) or int(told) < 2:
         raise click.UsageError(
             "say which limits to try with --between LOW HIGH, or set SLUICE_MAX_NUM_SEQS to what "
             "the engine was started with"

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from proxy.cli.plain_types import NumberRange, WholeRange
 from proxy.cli.settings_options import COMMON_SETTINGS, settings_options
 
 # It starts the one engine that there is.
@@ -24,7 +25,7 @@ _FLAGS = [field for field in COMMON_SETTINGS if field not in _OF_ENGINES_ELSEWHE
 )
 @click.option(
     "--engine-port",
-    type=click.IntRange(0, 65535),
+    type=WholeRange(0, 65535),
     default=0,
     help="The engine's own port on 127.0.0.1; 0 takes any free one.  [default: 0]",
 )
@@ -35,14 +36,14 @@ _FLAGS = [field for field in COMMON_SETTINGS if field not in _OF_ENGINES_ELSEWHE
 )
 @click.option(
     "--give-up-after",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     default=5,
     metavar="DEATHS",
     help="Deaths in a row after which the engine is not started again.  [default: 5]",
 )
 @click.option(
     "--first-delay",
-    type=click.FloatRange(min=0, max=60),
+    type=NumberRange(min=0, max=60),
     default=1.0,
     metavar="SECONDS",
     help="About how long to wait before the first restart; each next wait is twice as long, up to "
@@ -50,7 +51,7 @@ _FLAGS = [field for field in COMMON_SETTINGS if field not in _OF_ENGINES_ELSEWHE
 )
 @click.option(
     "--stop-timeout",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=20.0,
     metavar="SECONDS",
     help="Time for the engine to end after SIGTERM, before it is killed.  [default: 20]",

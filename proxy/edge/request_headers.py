@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from proxy.admission.request import Priority
+from proxy.env_values.plain_numbers import plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,11 +163,7 @@ def _read_preflight(found: RequestHeaders, _value: bytes) -> None:
 
 
 def _seconds(value: bytes) -> float | None:
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) else None
+    return plain_number(value.decode("latin-1"))
 
 
 _READERS: dict[bytes, Callable[[RequestHeaders, bytes], None]] = {

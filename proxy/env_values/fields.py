@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args, get_origin
 
 from pydantic import Field
+
+from proxy.env_values.plain_numbers import is_read_as_more
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
@@ -25,6 +27,21 @@ def described(meaning: str, rule: str, unit: str = "") -> FieldInfo:
     extra: JsonDict = {"unit": unit, "rule": rule}
     field: FieldInfo = Field(description=meaning, json_schema_extra=extra)
     return field
+
+
+def as_people_write_it(field: FieldInfo, value: object) -> object:
+    """The value. Raises ValueError if it is a text that Python alone takes for a number."""
+    if isinstance(value, str) and _is_number(field.annotation) and is_read_as_more(value):
+        extra = field.json_schema_extra
+        raise ValueError(f"must be {extra['rule'] if isinstance(extra, dict) else 'a number'}")
+    return value
+
+
+def _is_number(kind: object) -> bool:
+    """Or may be one."""
+    if kind in (int, float):
+        return True
+    return get_origin(kind) is not tuple and any(map(_is_number, get_args(kind)))
 
 
 def whole(meaning: str, low: int, high: int, unit: str = "") -> FieldInfo:

@@ -52,7 +52,7 @@ def lower_case(value: object) -> object:
 
 def whole_number(value: object) -> object:
     """The text "503" as 503; anything else as it is, for the type to refuse."""
-    is_one = isinstance(value, str) and len(value) < 20 and value.strip().isdecimal()
+    is_one = isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,19}\s*", value)
     return int(str(value)) if is_one else value
 
 

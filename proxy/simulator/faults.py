@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.env_values.plain_numbers import plain_number
+
 
 @dataclass(frozen=True, slots=True)
 class Stall:
@@ -75,10 +77,9 @@ def _fault(kind: str, value: str, text: str) -> Fault:
 
 
 def _number(value: str, text: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError(f"fault {text!r} needs a number where it says {value!r}") from None
-    if not 0 <= number < float("inf"):
+    number = plain_number(value)
+    if number is None:
+        raise ValueError(f"fault {text!r} needs a number where it says {value!r}")
+    if number < 0:
         raise ValueError(f"fault {text!r}: {value} is out of range")
     return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -202,9 +203,24 @@ def test_a_value_out_of_range_is_refused(field: str, values: list[str]) -> None:
         assert field in faults(**{field: value})
 
 
+@pytest.mark.parametrize("written", ["1_0", "+10", "1e1_0", "١٠", "１０", "nan", "10\u00a0"])
+def test_what_only_python_takes_for_a_number_is_refused_in_every_field_of_numbers(
+    written: str,
+) -> None:
+    fields = Settings.model_fields.items()
+    numbers = {
+        field for field, info in fields if re.search(r"\b(int|float)\b", str(info.annotation))
+    }
+    assert {"port", "headroom", "max_kv_tokens", "max_connections", "otlp_sample"} <= numbers
+    assert numbers <= faults(**dict.fromkeys(numbers, written))
+
+
 @pytest.mark.parametrize(
     ("field", "written", "value"),
     [
+        ("port", " 80\n", 80),
+        ("max_body_bytes", "64.0", 64),
+        ("queue_timeout", "1e1", 10),
         ("port", "0", 0),
         ("port", "65535", 65_535),
         ("overload_status", "429", 429),

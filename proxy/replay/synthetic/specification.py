@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from math import isfinite
+
+from proxy.env_values.plain_numbers import plain_number
 
 _UNIT_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"([0-9.]+(?:e[0-9]+)?)(ms|s|min|m|h)?")
@@ -15,11 +16,10 @@ class BadSpecificationError(ValueError):
 
 def number(written: str, what: str, *, least: float = 0.0) -> float:
     """Finite and at least `least`. Raises BadSpecificationError."""
-    try:
-        value = float(written)
-    except ValueError:
-        raise BadSpecificationError(f"{what} is {written!r}, which is no number") from None
-    if not isfinite(value) or value < least:
+    value = plain_number(written)
+    if value is None:
+        raise BadSpecificationError(f"{what} is {written!r}, which is no number")
+    if value < least:
         raise BadSpecificationError(f"{what} is {written!r}, and must be at least {least:g}")
     return value
 

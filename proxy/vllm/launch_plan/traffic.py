@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from proxy.env_values.plain_numbers import is_read_as_more
 from proxy.vllm.launch_plan.problem import PlanError
 
 if TYPE_CHECKING:
@@ -77,8 +78,9 @@ ASSUMED_OUTPUT = Lengths(238, 498, 625)
 
 def parse_lengths(text: str, option: str) -> Lengths:
     """`p50,p95` or `p50,p95,p99`. Raises PlanError."""
+    parts = text.split(",")
     try:
-        numbers = [int(part) for part in text.split(",")]
+        numbers = [] if any(map(is_read_as_more, parts)) else [int(part) for part in parts]
     except ValueError:
         numbers = []
     if len(numbers) not in (2, 3):

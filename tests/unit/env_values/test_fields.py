@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -74,3 +74,22 @@ def test_a_field_has_its_meaning_and_its_rule() -> None:
     assert extra(field) == {"rule": "red or green", "unit": "colours"}
     assert extra(fields.switch("Light."))["rule"] == "true or false"
     assert fields.port("Port of the door").description == "Port of the door; 0 = any free one."
+
+
+@pytest.mark.parametrize(
+    "kind", [int, float, int | None, Annotated[int, "any"] | Literal["auto"] | None]
+)
+def test_a_number_that_only_python_reads_is_told_the_rule(kind: object) -> None:
+    field = fields.described("Places.", "a whole number")
+    field.annotation = kind  # type: ignore[assignment]  # as a model sets it
+    with pytest.raises(ValueError, match=r"^must be a whole number$"):
+        fields.as_people_write_it(field, "1_0")
+    for value in ("10", "auto", "1e3", 7, None):
+        assert fields.as_people_write_it(field, value) == value
+
+
+@pytest.mark.parametrize("kind", [str, bool, Literal["1_0"], tuple[tuple[str, float], ...]])
+def test_what_is_no_number_may_look_like_one(kind: object) -> None:
+    field = fields.described("Name.", "a name")
+    field.annotation = kind  # type: ignore[assignment]  # as above
+    assert fields.as_people_write_it(field, "1_0") == "1_0"

@@ -74,6 +74,7 @@ def test_digits_are_a_number_and_the_rest_stays_for_the_type_to_refuse() -> None
     assert whole_number("busy") == "busy"
     assert whole_number(429) == 429
     assert whole_number("9" * 5000) == "9" * 5000
+    assert whole_number("٥٠٣") == "٥٠٣"
 
 
 @pytest.mark.parametrize("use", [readable_file, writable_file])

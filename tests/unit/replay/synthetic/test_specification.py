@@ -27,7 +27,7 @@ def test_what_is_no_duration_is_refused(written: str) -> None:
         duration_s(written, "it")
 
 
-@pytest.mark.parametrize("written", ["nan", "inf", "x", "-0.1"])
+@pytest.mark.parametrize("written", ["nan", "inf", "x", "-0.1", "1_0", "١٠"])
 def test_what_is_no_number_is_refused(written: str) -> None:
     with pytest.raises(BadSpecificationError):
         number(written, "it")

@@ -24,6 +24,7 @@ def test_two_or_three_percentiles_are_read() -> None:
     [
         ("800", "give whole numbers of tokens as p50,p95"),
         ("a,b", "give whole numbers"),
+        ("1_0,5,6", "give whole numbers"),
         ("1,2,3,4", "give whole numbers"),
         ("500,400", "must not fall"),
         ("0,5", "start at 1"),
