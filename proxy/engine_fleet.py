@@ -155,6 +155,11 @@ class EngineFleet:
     def view(self) -> Mapping[str, EngineView]:
         return {name: member.control.view() for name, member in self._members.items()}
 
+    def most_connections(self) -> int:
+        """To the engines, those included that only end what runs there: one a seat, and one for
+        questions."""
+        return (self._settings.max_in_flight + 1) * len(self._members)
+
     def binding_limit(self) -> BindingLimit | None:
         """What binds first in the engine that is fullest; None when there is no engine."""
         seats = self._attached().snapshot().upstreams

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 _MOST_ADMIN: Final = 256
 
 
-def public_cap(settings: Settings, refused: Callable[[Bound], None]) -> ConnectionCap:
-    """Of this process: where there are several, each has its part of what is set."""
+def public_cap(
+    settings: Settings, refused: Callable[[Bound], None], to_engines: Callable[[], int]
+) -> ConnectionCap:
+    """Of this process: where there are several, each has its part of what is set. `to_engines`: as
+    many connections there may be to the engines that there are now; they come and go."""
     most, per_address = settings.max_connections, settings.max_connections_per_address
     return ConnectionCap(
-        _most_public(settings) if most is None else settings.of_a_worker(most),
+        _most_public(to_engines) if most is None else settings.of_a_worker(most),
         per_address and settings.of_a_worker(per_address),
         refused,
     )
@@ -35,14 +38,18 @@ def admin_cap(refused: Callable[[Bound], None] = lambda _: None) -> ConnectionCa
     return ConnectionCap(_most_admin(_open_files()), None, refused)
 
 
-def _most_public(settings: Settings) -> int | None:
+def _most_public(to_engines: Callable[[], int]) -> Callable[[], int] | None:
     """At least half of all, whatever else there is to be opened."""
     files = _open_files()
     if files is None:
         return None
-    seats = settings.max_in_flight * len(settings.upstream_urls)
-    left = files - seats - SPARE_DESCRIPTORS - _most_admin(files)
-    return max(files // 2, left - ConnectionCap(left).max_answered)
+    without_engines = files - SPARE_DESCRIPTORS - _most_admin(files)
+
+    def most() -> int:
+        left = without_engines - to_engines()
+        return max(files // 2, left - ConnectionCap(left).max_answered)
+
+    return most
 
 
 def _most_admin(files: int | None) -> int:

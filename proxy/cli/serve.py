@@ -99,7 +99,7 @@ def run_gateway(settings: Settings, companion: Companion | None = None) -> None:
             bind_listener(settings.admin_host, settings.admin_port, "SLUICE_ADMIN_")
         )
         log = start_log(settings, stack)
-        raise_descriptor_limit(settings)
+        raise_descriptor_limit()
         if companion is None:  # an engine beside it would inherit this
             no_core_dumps()
         if settings.workers > 1:
@@ -163,7 +163,10 @@ async def _serve_beside(
         ends_with=() if beside is None else (beside.ended,),
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
-        caps=(public_cap(settings, refused), admin_cap(refused)),
+        caps=(
+            public_cap(settings, refused, application.fleet.most_connections),
+            admin_cap(refused),
+        ),
     )
     try:
         await application.start()

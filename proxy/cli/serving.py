@@ -50,12 +50,16 @@ def bind_listener(host: str, port: int, prefix: str) -> socket.socket:
         raise click.ClickException(str(error)) from error
 
 
-def raise_descriptor_limit(settings: Settings) -> None:
-    """Takes what the system allows; says so when that is less than the limits may need."""
+def raise_descriptor_limit() -> None:
+    """Takes what the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    engines = len(settings.upstream_urls)
+
+
+def _warn_of_few_descriptors(settings: Settings, engines: int) -> None:
+    """When they are fewer than the limits may need in front of so many engines."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = descriptors_needed(settings, engines)
     if hard != resource.RLIM_INFINITY and hard < needed:
         _log.warning(
@@ -147,6 +151,7 @@ def announce(
         "settings: %s",
         " ".join(f"{row.variable}={row.value}" for row in settings_table(settings) if row.value),
     )
+    _warn_of_few_descriptors(settings, len(engines))
     host, port = reachable(public)
     admin_host, admin_port = reachable(admin)
     places, workers = settings.places_in_all(len(engines)), settings.workers

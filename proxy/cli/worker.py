@@ -69,13 +69,14 @@ async def work(
         lambda: report_of(application),
         lambda changes: changes.adopted_by(application.control),
     )
+    refused = application.metrics.connection_refused
     server = Server(
         apps=(application.public,),
         drain=application.drain,
         begin_drain=application.begin_drain,
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
-        caps=(public_cap(settings, application.metrics.connection_refused),),
+        caps=(public_cap(settings, refused, application.fleet.most_connections),),
         at_second_signal=lambda _: None,
     )
 

@@ -43,19 +43,26 @@ class Arrival(NamedTuple):
 
 class ConnectionCap:
     """Of one listener: `max_connections` in all, `max_per_address` from one address; None: as many
-    as come. `refused` is called for each that was one too many."""
+    as come. A bound in all that is not always the same is asked for at each connection. `refused`
+    is called for each that was one too many."""
 
     def __init__(
         self,
-        max_connections: int | None = None,
+        max_connections: int | Callable[[], int] | None = None,
         max_per_address: int | None = None,
         refused: Callable[[Bound], None] = lambda _: None,
     ) -> None:
-        self.max_connections = max_connections
+        self._max_connections = max_connections
         self.max_per_address = max_per_address
         self._refused = refused
         self._open = self._answered = 0
         self._by_client: dict[str, int] = {}
+
+    @property
+    def max_connections(self) -> int | None:
+        """As many as there may be now."""
+        most = self._max_connections
+        return most() if callable(most) else most
 
     @property
     def max_answered(self) -> int:

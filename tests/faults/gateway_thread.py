@@ -182,7 +182,10 @@ class GatewayThread:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         self._app: Application = build(self._settings, sinks=[self], poll_engines=False)
-        self._cap: ConnectionCap = public_cap(self._settings, self._app.metrics.connection_refused)
+        refused = self._app.metrics.connection_refused
+        self._cap: ConnectionCap = public_cap(
+            self._settings, refused, self._app.fleet.most_connections
+        )
         limits = connection_limits(self._settings)
         admit, freeze = self._app.controller.admit, self.freeze
         self._app.controller.admit = lambda request: _Frozen(admit(request), freeze)  # type: ignore[method-assign, return-value]  # in this one

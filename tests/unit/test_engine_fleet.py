@@ -181,6 +181,23 @@ def test_one_that_is_removed_is_closed_when_its_last_request_has_ended() -> None
     run(scenario())
 
 
+def test_connections_may_be_open_to_all_engines_that_hold_requests_also_to_one_that_leaves() -> (
+    None
+):
+    async def scenario() -> None:
+        stand = Stand("a")
+        (holder,) = await stand.ask()
+        assert stand.fleet.most_connections() == 2 + 1
+        stand.set("b", "c")
+        assert stand.fleet.most_connections() == 3 * (2 + 1)
+        holder.finish()
+        await asyncio.sleep(10)
+        assert stand.fleet.most_connections() == 2 * (2 + 1)
+        await stand.close()
+
+    run(scenario())
+
+
 def test_one_that_is_leaving_is_not_ready_and_gets_nothing_new() -> None:
     async def scenario() -> None:
         stand = Stand("a", "b")

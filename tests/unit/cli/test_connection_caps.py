@@ -11,16 +11,18 @@ from tests.support.gateway_in_memory import settings
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
-def public(files: int, monkeypatch: pytest.MonkeyPatch, **values: object) -> ConnectionCap:
+def public(
+    files: int, monkeypatch: pytest.MonkeyPatch, to_engines: int = 20, **values: object
+) -> ConnectionCap:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    return public_cap(settings(**values), lambda _: None)
+    return public_cap(settings(**values), lambda _: None, lambda: to_engines)
 
 
 @pytest.mark.parametrize("files", [256, 1024, 65_536, 1_048_576])
 def test_what_the_engines_and_the_operators_need_is_left(
     files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cap = public(files, monkeypatch, max_in_flight=20)
+    cap = public(files, monkeypatch)
     admin = admin_cap()
     assert cap.max_connections is not None
     assert admin.max_connections is not None
@@ -37,7 +39,21 @@ def test_where_files_have_no_limit_connections_have_none(monkeypatch: pytest.Mon
 def test_clients_are_let_in_though_the_seats_alone_need_all_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert public(1024, monkeypatch, max_in_flight=2000).max_connections == 512
+    assert public(1024, monkeypatch, to_engines=2000).max_connections == 512
+
+
+def test_engines_that_come_take_from_the_clients_and_those_that_go_give_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (65_536, 65_536))
+    to_engines = 0
+    cap = public_cap(settings(), lambda _: None, lambda: to_engines)
+    alone = cap.max_connections
+    assert alone is not None
+    to_engines = 8 * 101  # a headless service of eight pods, with a hundred seats each
+    assert cap.max_connections == alone - to_engines
+    to_engines = 0
+    assert cap.max_connections == alone
 
 
 def test_what_is_set_is_what_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +71,7 @@ def test_each_of_several_processes_has_its_part(monkeypatch: pytest.MonkeyPatch)
 def test_who_is_refused_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
     refused: list[Bound] = []
-    cap = public_cap(settings(max_connections=1), refused.append)
+    cap = public_cap(settings(max_connections=1), refused.append, lambda: 0)
     cap.admit("10.0.0.1")
     cap.admit("10.0.0.1")
     assert refused == [Bound.TOTAL]

@@ -48,22 +48,35 @@ class Limits:
         self.now = limits
 
 
-@pytest.mark.parametrize(
-    ("hard", "warns"), [(100, True), (100_000, False), (resource.RLIM_INFINITY, False)]
-)
-def test_as_many_files_as_allowed_may_be_open_and_too_few_are_said(
-    hard: int, warns: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("hard", [100, 100_000, resource.RLIM_INFINITY])
+def test_as_many_files_as_allowed_may_be_open(hard: int, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(64, hard)
     monkeypatch.setattr(resource, "getrlimit", limits.get)
     monkeypatch.setattr(resource, "setrlimit", limits.set)
-    module.raise_descriptor_limit(settings(max_in_flight=100, max_queue_depth=50))
-    soft = limits.now[0]
-    assert soft == hard or hard == resource.RLIM_INFINITY
+    module.raise_descriptor_limit()
+    assert limits.now[0] == hard or hard == resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("hard", "engines", "warns"),
+    [(400, 1, False), (400, 3, True), (100_000, 3, False), (resource.RLIM_INFINITY, 3, False)],
+)
+def test_too_few_files_for_the_engines_that_were_found_are_said(
+    hard: int,
+    engines: int,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """However many a host name turned out to be."""
+    monkeypatch.setattr(resource, "getrlimit", Limits(hard, hard).get)
+    chosen = settings(max_in_flight=100, max_queue_depth=50)
+    with bind(Address("127.0.0.1", 0, "")) as bound:
+        module.announce(chosen, [f"http://vllm#{n}" for n in range(engines)], bound, bound)
     assert bool(caplog.records) is warns
     if warns:
-        assert "only 100 open files are allowed" in caplog.text
-        assert "100 seats and 50 waiting places" in caplog.text
+        assert "only 400 open files are allowed" in caplog.text
+        assert "300 seats and 50 waiting places" in caplog.text
 
 
 def test_no_core_is_dumped_unless_somebody_asks_for_it_later(

@@ -38,6 +38,18 @@ def test_one_too_many_in_all_is_refused_whoever_it_is() -> None:
     assert refused == [Bound.TOTAL] * 2
 
 
+def test_a_bound_that_moves_holds_for_who_comes_and_drops_nobody() -> None:
+    most = 2
+    cap = ConnectionCap(lambda: most)
+    here = [cap.admit("10.0.0.1"), cap.admit("10.0.0.1")]
+    most = 1
+    assert cap.admit("10.0.0.1").over is Bound.TOTAL
+    cap.release(here[0])
+    assert cap.admit("10.0.0.1").over is Bound.TOTAL
+    cap.release(here[1])
+    assert cap.admit("10.0.0.1").over is None
+
+
 def test_a_socket_without_an_address_counts_in_all_only() -> None:
     cap = ConnectionCap(None, 1)
     assert [cap.admit(None).over for _ in range(3)] == [None] * 3
