@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import stat
@@ -14,15 +15,27 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-_HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
+_NAME = re.compile(r"(?=.{1,253}$)(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?")
+_ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?[0-9]+\.?")
 _HEADER_SAFE = re.compile(r"[!-~]+")
 _HEADER_SAFE_RULE = "must be printable ASCII without blanks, since it travels in a header"
 
 
 def host_name(value: str) -> str:
-    if not _HOST.fullmatch(value):
+    """What ends in a number is no name (RFC 1123): the system would look for `999.1.1.1` in the
+    DNS, and take `1.2.3` for 1.2.0.3."""
+    is_address = ":" in value or _ENDS_IN_A_NUMBER.fullmatch(value)
+    if not (_is_address(value) if is_address else _NAME.fullmatch(value)):
         raise ValueError("must be a host name or an IP address, without a scheme or brackets")
     return value
+
+
+def _is_address(value: str) -> bool:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return value.isprintable() and " " not in value  # a zone may be anything
 
 
 def header_safe_secret(value: SecretStr | None) -> SecretStr | None:

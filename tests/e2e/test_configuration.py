@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+DENIED = 1
 BAD_SETTINGS = 2
 SECRET = "sk-never-shown-4711"
 
@@ -61,6 +62,7 @@ def refused_start(
 BAD_VALUES = {  # every setting with a rule; tests/unit has every rule
     "SLUICE_UPSTREAM_URLS": ["127.0.0.1:8000", "http://a,http://a/v1"],
     "SLUICE_PORT": ["65536"],
+    "SLUICE_HOST": ["999.1.1.1"],
     "SLUICE_MAX_NUM_SEQS": ["many", "1"],
     "SLUICE_HEADROOM": ["1.5"],
     "SLUICE_MAX_IN_FLIGHT": ["0", "10"],
@@ -90,6 +92,23 @@ def test_a_bad_value_stops_the_start_in_one_line_with_name_value_and_rule(
         (problem,) = ended.problems
         assert problem.startswith(f"error: {name}={value}: ")
         assert len(problem) > len(f"error: {name}={value}: ") + 5
+
+
+def test_what_the_machine_denies_is_no_bad_setting_and_is_told_in_one_line_too(
+    tmp_path: Path,
+) -> None:
+    """A sound port that somebody else has: the start may succeed another time."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = refused_start(tmp_path, {"SLUICE_ADMIN_PORT": str(port)})
+    assert (ended.exit_code, ended.printed) == (DENIED, "")
+    (problem,) = ended.problems
+    assert problem == (
+        f"Error: cannot listen on 127.0.0.1:{port} (SLUICE_ADMIN_HOST, SLUICE_ADMIN_PORT): "
+        "Address already in use"
+    )
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

@@ -24,13 +24,25 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "::1", "localhost", "gpu-1.internal", "fe80::1%eth0"]
+    "host",
+    [
+        *("0.0.0.0", "127.0.0.2", "::", "::1", "2001:DB8::1", "::ffff:1.2.3.4", "fe80::1%eth0"),
+        *("localhost", "gpu-1.internal", "gpu_1", "10-0-0-1.pod", "1a", "9.example", "gpu."),
+    ],
 )
 def test_names_and_addresses_are_hosts(host: str) -> None:
     assert host_name(host) == host
 
 
-@pytest.mark.parametrize("host", ["", "http://x", "a b", "[::1]", "x/y", "a\nb"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", "http://x", "a b", "[::1]", "x/y", "a\nb", "gpu\n", ".", "a..b", ".a", "x" * 64),
+        *("999.1.1.1", "256.0.0.1", "1.2.3", "1.2.3.4.5", "0", "127.0.0.1.", "01.2.3.4", "x.7"),
+        *("1.2.3.4:80", "::1:::", "12345::", "localhost:8080", "fe80::1%", "fe80::1%a b", "a%eth0"),
+        *("١.٢.٣.٤", "a." * 130 + "a"),
+    ],
+)
 def test_anything_else_is_no_host(host: str) -> None:
     with pytest.raises(ValueError, match="must be a host name"):
         host_name(host)
