@@ -35,14 +35,15 @@ _INTRODUCTION = """\
 What happens to a request when something breaks, at each point of its life. Look up the row of what
 broke and the column of when; the words of the cell are explained below the table.
 
-Each cell is a test, for a stream and for a plain answer, with the gateway's own connection pool and
-with `SLUICE_UPSTREAM_CLIENT=httpx`: {count} in all (`make fault-matrix`). After each one:
+Each cell is tried, for a stream and for a plain answer, with the gateway's own connection pool and
+with `SLUICE_UPSTREAM_CLIENT=httpx`: {count} times in all (`make fault-matrix`). After each one:
 
 - Exactly one outcome is counted in `sluice_requests_total` for each request, and it is the one said
   here ([metrics](metrics.md)).
 - The client has a complete answer, the engine's or one of ours, or one that is visibly broken off.
   It never has a part that passes for the whole.
-- There are as many seats as before: that many requests reach the engine at once, one more waits.
+- There are as many seats as before, unless it is the gateway that ends: that many requests reach
+  the engine at once, one more waits.
 - Nothing is left: no request, no seat, no place in the queue, no task, no timer, no socket.
 
 The request that the table is about is the one at that point. In the column *queued* the fault

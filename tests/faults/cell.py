@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from proxy.telemetry.request_outcome import RequestOutcome
-from tests.faults.matrix import Client, Engine, Fault, Point
+from tests.faults.matrix import DROPPED, IDLE_KEPT, Client, Engine, Fault, Point
 from tests.faults.scene import HOLDERS, SUBJECT
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.faults.watching_client import Seen
 
 _HAS_LEFT = (Fault.CLIENT_FIN, Fault.CLIENT_RST)
+_LEAVES = (*_HAS_LEFT, Fault.CLIENT_HALF_CLOSE)
 
 
 async def judge(
@@ -32,11 +33,7 @@ async def judge(
     are `others` in this process, sockets cannot be counted for one.
     """
     promise, stand = cell.promise, scene.stand
-    if promise.client not in (Client.GONE, Client.RESTING):
-        _same(await scene.client.see(), scene, cell)
-    elif cell.fault not in _HAS_LEFT and promise.client is Client.GONE:
-        await scene.client.until(lambda: scene.client.is_over, "the end of its connection")
-        assert (await scene.client.see()).client in (Client.CLOSED, Client.BROKEN)
+    await _client_saw(scene, cell, gateway_ends=gateway_ends)
     expected = Counter({RequestOutcome.OK.value: scene.served_beside})
     if promise.outcome is not None:
         expected[promise.outcome] += 1
@@ -62,6 +59,32 @@ async def judge(
         await stand.no_socket_is_left()
 
 
+async def _client_saw(scene: Scene, cell: Cell, *, gateway_ends: bool) -> None:
+    client = scene.client
+    match cell.promise.client:
+        case Client.RESTING:
+            await _what_rested_is_as_promised(scene, cell, gateway_ends=gateway_ends)
+        case Client.GONE:
+            if cell.fault not in _HAS_LEFT:
+                await client.until(lambda: client.is_over, "the end of its connection")
+                assert (await client.see()).client in (Client.CLOSED, Client.BROKEN)
+        case _:
+            _same(await client.see(), scene, cell)
+
+
+async def _what_rested_is_as_promised(scene: Scene, cell: Cell, *, gateway_ends: bool) -> None:
+    client, engine = scene.client, scene.stand.engine
+    if cell.fault in _LEAVES:
+        await scene.stand.until(lambda held: held.clients == 0)
+    elif gateway_ends:
+        await client.until(lambda: client.is_over, "the end of its connection")
+    elif engine.is_listening:  # and was not killed
+        made = engine.connections_accepted
+        await scene.serve_the_next()
+        if cell.promise is IDLE_KEPT:
+            assert engine.connections_accepted == made, "the engine's connection was not kept"
+
+
 def _same(seen: Seen, scene: Scene, cell: Cell) -> None:
     promise = cell.promise
     assert seen.client is promise.client, seen
@@ -71,9 +94,11 @@ def _same(seen: Seen, scene: Scene, cell: Cell) -> None:
             assert seen.body == scene.said.body
         case Client.REFUSED:
             assert seen.code in {promise.code, promise.or_code or promise.code}
+            assert seen.may_come_back is (promise.outcome is RequestOutcome.SHED), seen
         case Client.BROKEN:
             assert b"[DONE]" not in seen.body or cell.point is Point.LAST
             assert seen.code == (promise.code if cell.stream else "")
+            assert scene.client.was_reset or promise is not DROPPED
 
 
 def _engine_saw(scene: Scene, expected: Engine) -> None:

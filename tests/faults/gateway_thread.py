@@ -157,11 +157,8 @@ class GatewayThread:
         return done.result(_ANSWERS_WITHIN_S)
 
     def outcomes(self) -> Counter[str]:
-        """What `sluice_requests_total` has counted, over all routes."""
-        counted: Counter[str] = Counter()
-        for route in self._app.metrics._routes.values():
-            counted.update(dict(route.counts() if self.has_ended else self.call(route.counts)))
-        return counted
+        """What `sluice_requests_total` has counted, over all routes, at one moment."""
+        return self._outcomes() if self.has_ended else self.call(self._outcomes)
 
     def held(self) -> Held:
         return self.call(self._held)
@@ -204,6 +201,12 @@ class GatewayThread:
         async with asyncio.timeout(_ANSWERS_WITHIN_S):
             while self._app.controller.snapshot().upstreams[0].limit < self._settings.max_in_flight:
                 await asyncio.sleep(0.01)
+
+    def _outcomes(self) -> Counter[str]:
+        counted: Counter[str] = Counter()
+        for route in self._app.metrics._routes.values():
+            counted.update(dict(route.counts()))
+        return counted
 
     def _held(self) -> Held:
         admission = self._app.controller.snapshot()

@@ -119,9 +119,7 @@ class Scene:
                 await self.stand.forget_connections()
                 await self._freeze_when_granted()
             case Point.IDLE:
-                self.client.send(request_bytes())
-                assert (await self.client.see()).status == 200
-                self.served_beside += 1
+                await self.serve_the_next()
                 await self.stand.until(lambda held: held.requests == 0)
                 await self._until_one_rests()
             case _:
@@ -177,6 +175,13 @@ class Scene:
         return request_bytes(body=_BODY[:-1] + stream, headers={"x-client-id": SUBJECT})
 
     # From the point on.
+
+    async def serve_the_next(self) -> None:
+        """A request on the client's connection when nothing else is on it."""
+        self.client.received.clear()
+        self.client.send(request_bytes())
+        assert (await self.client.see()).status == 200
+        self.served_beside += 1
 
     def thaw(self) -> None:
         """What was frozen with the grant goes on."""

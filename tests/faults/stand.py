@@ -99,7 +99,7 @@ class Stand:
         gateway = GatewayThread(settings)
         self.gateway = await asyncio.to_thread(self._exits.enter_context, gateway)
         gc.collect()
-        self._sockets_at_rest = _sockets()
+        self._sockets_at_rest = open_sockets()
 
     def counted(self) -> Counter[str]:
         """The outcomes since the scenario began."""
@@ -182,12 +182,12 @@ class Stand:
         """In the process there are, beside those at the start, the two ends of each connection
         between gateway and engine."""
         deadline = asyncio.get_running_loop().time() + _WITHIN_S
-        while left := _sockets() - self._sockets_at_rest - 2 * self.engine.connections_open:
+        while left := open_sockets() - self._sockets_at_rest - 2 * self.engine.connections_open:
             assert asyncio.get_running_loop().time() < deadline, f"{left} sockets left"
             await asyncio.sleep(0.002)
 
 
-def _sockets() -> int:
+def open_sockets() -> int:
     """How many this process has open."""
     found = 0
     for descriptor in Path("/proc/self/fd").iterdir():

@@ -35,6 +35,8 @@ def test_a_gateway_that_can_open_nothing(stands: Stands, cell: Cell) -> None:
         async with Scene.at(stand, cell.point, said, stream=cell.stream) as scene:
             with no_descriptors():
                 go_on(scene)
+                if cell.point is Point.IDLE:
+                    await scene.serve_the_next()
                 await stand.until_ended(scene.requests)
             await judge(scene, cell)
 
@@ -55,7 +57,9 @@ def test_a_gateway_that_is_out_of_memory(stands: Stands, cell: Cell) -> None:
                 if cell.point is Point.HEAD:
                     await scene.client.until(lambda: scene.client.is_over, "an end")
             await judge(scene, cell)
-        stand.gateway.loop_failures.clear()  # uvloop tells of what a callback raised
+        told = stand.gateway.loop_failures  # uvloop tells of what a callback raised
+        assert all(isinstance(one["exception"].__context__, MemoryError) for one in told), told
+        told.clear()
 
     stand.run(scenario())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.faults.rules import CLIENT_KINDS, cells
 from tests.faults.scene import Scene
 from tests.faults.scripted_engine import answer, finish
-from tests.faults.stand import Stand
+from tests.faults.stand import Stand, open_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -33,10 +34,15 @@ def strike_all(
     *,
     stream: bool,
 ) -> None:
-    """Brings a request to each point that there is, strikes each, and tells all that failed."""
+    """Brings a request to each point that there is, strikes each, and tells all that failed.
+
+    Of sockets it can only be said that none is left when all gateways have ended."""
+    sockets_before = open_sockets()
     chosen = [cell for cell in cells([fault]) if (cell.client_kind, cell.stream) == (kind, stream)]
 
     async def all_of_them() -> list[BaseException | None]:
+        # As many as there are cells, or some would wait for others to have started.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(len(chosen)))
         scenes = (_one(cell, strike, settings(cell)) for cell in chosen)
         return await asyncio.gather(*scenes, return_exceptions=True)
 
@@ -44,6 +50,7 @@ def strike_all(
         results = runner.run(all_of_them())
     failed = {f"{cell}": error for cell, error in zip(chosen, results, strict=True) if error}
     assert not failed, "\n".join(f"{name}: {error!r}" for name, error in failed.items())
+    assert open_sockets() == sockets_before
 
 
 async def _one(cell: Cell, strike: Strike, settings: Mapping[str, object]) -> None:

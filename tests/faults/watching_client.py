@@ -22,16 +22,18 @@ _RST_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER, 0 s
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a request for its client. `code` is that of an answer or an event of ours."""
+    """What came of a request for its client. `code` is that of an answer or an event of ours, and
+    whether it `may_come_back` what a Retry-After says."""
 
     client: Client
     status: int = 0
     body: bytes = b""
     code: str = ""
+    may_come_back: bool = False
 
 
 class WatchingClient(asyncio.Protocol):
-    """One connection for one request."""
+    """One connection, for one request at a time."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -119,7 +121,8 @@ def judged(received: bytes) -> Seen:
     if not is_complete:
         return Seen(Client.BROKEN, status, body, reason or _code_of_event(body))
     if reason:
-        return Seen(Client.REFUSED, status, body, json.loads(body)["error"]["code"])
+        code = json.loads(body)["error"]["code"]
+        return Seen(Client.REFUSED, status, body, code, "retry-after" in fields)
     return Seen(Client.WHOLE, status, body)
 
 
