@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proxy.admission.request import Priority
-from proxy.env_values.plain_numbers import plain_number
+from proxy.env_values.plain_numbers import content_length, plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ def _read_content_type(found: RequestHeaders, value: bytes) -> None:
 
 def _read_content_length(found: RequestHeaders, value: bytes) -> None:
     # The server's parser has refused anything that is not one plain number.
-    found.content_length = int(value) if value.isdigit() else None
+    found.content_length = content_length(value) if value.isdigit() else None
 
 
 def _read_transfer_encoding(found: RequestHeaders, value: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from proxy.edge.light_event import LightEvent
+from proxy.env_values.plain_numbers import content_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -149,7 +150,7 @@ class ResponseCycle(RequestResponseCycle):
             parts += (name, b": ", value, b"\r\n")
             size = len(name)
             if size == 14 and name.lower() == b"content-length":
-                length = int(value)
+                length = content_length(value)
             elif size == 10 and name.lower() == b"connection" and b"close" in value.lower():
                 self.keep_alive = False
                 says_close = True

@@ -12,6 +12,8 @@ import re
 # Each digit can be matched in one way only: a long row of them costs no more than reading it.
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _BLANKS = " \t\r\n"
+# No parser of HTTP lets a Content-Length of more pass, zeros before it aside (2 ** 64).
+_DIGITS = 20
 
 
 def plain_number(text: str) -> float | None:
@@ -30,3 +32,9 @@ def is_read_as_more(text: str) -> bool:
     except ValueError:
         return False
     return plain_number(text) is None
+
+
+def content_length(value: bytes) -> int:
+    """As int(), but for zeros without end before it, which parsers let pass and int() does not. One
+    that has more digits than any length is beyond every limit all the same."""
+    return int(value if len(value) <= _DIGITS else value.lstrip(b"0")[:_DIGITS] or b"0")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from proxy.env_values.plain_numbers import content_length
+
 if TYPE_CHECKING:
     from proxy.upstream.port import RawHeaders
 
@@ -57,5 +59,5 @@ def announced_bytes(method: str, status: int, fields: RawHeaders) -> float:
     """How long the body will be, by a head without a violation; inf where only its end tells."""
     if method == "HEAD" or status in _BODILESS:
         return 0
-    lengths = [int(value) for name, value in fields if name.lower() == _CONTENT_LENGTH]
+    lengths = [content_length(value) for name, value in fields if name.lower() == _CONTENT_LENGTH]
     return lengths[0] if lengths else inf

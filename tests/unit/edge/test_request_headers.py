@@ -135,6 +135,10 @@ def test_what_else_matters_is_read() -> None:
     assert found.asks_preflight
 
 
+def test_a_length_is_read_whatever_number_of_zeros_is_before_it() -> None:
+    assert read(content_length=b"0" * 5000 + b"5").content_length == 5
+
+
 _NAMES = st.sampled_from(
     [
         *(b"x-request-id", b"content-type", b"content-length", b"x-sluice-queue-timeout"),

@@ -78,10 +78,12 @@ def check_kept(wire: Wire, sent: bytes) -> None:
     wire.client_leaves()
 
 
-def test_an_answer_with_a_length_is_sent_as_it_is() -> None:
+@pytest.mark.parametrize("length", [b"2", b"0" * 5000 + b"2"])
+def test_an_answer_with_a_length_is_sent_as_it_is(length: bytes) -> None:
     async def scenario() -> None:
-        wire, _ = await answer(start((b"X-A", b"1"), LENGTH_2), body(b"o", more=True), body(b"k"))
-        check_kept(wire, b"HTTP/1.1 200 OK\r\nX-A: 1\r\ncontent-length: 2\r\n\r\nok")
+        head = start((b"X-A", b"1"), (b"content-length", length))
+        wire, _ = await answer(head, body(b"o", more=True), body(b"k"))
+        check_kept(wire, b"HTTP/1.1 200 OK\r\nX-A: 1\r\ncontent-length: %b\r\n\r\nok" % length)
 
     run(scenario())
 

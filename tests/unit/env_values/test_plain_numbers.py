@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.env_values.plain_numbers import is_read_as_more, plain_number
+from proxy.env_values.plain_numbers import content_length, is_read_as_more, plain_number
 
 # What float() takes, and people, JSON, YAML and the shell do not.
 ODD = [
@@ -37,3 +37,14 @@ def test_what_is_no_number_for_anybody_is_left_to_others(text: str) -> None:
 @pytest.mark.parametrize("digits", ["1" * 200_000, "." + "1" * 200_000, "1e" + "1" * 200_000])
 def test_a_long_row_of_digits_costs_no_more_than_reading_it(digits: str) -> None:
     assert plain_number(digits + "x") is None
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 30, 5000])
+def test_a_length_may_have_any_number_of_zeros_before_it(zeros: int) -> None:
+    """int() takes no more than 4,300 digits."""
+    assert content_length(b"0" * zeros + b"12") == 12
+    assert content_length(b"0" * zeros + b"0") == 0
+
+
+def test_a_length_that_no_parser_would_take_is_beyond_any_limit() -> None:
+    assert content_length(b"9" * 5000) > 1 << 63

@@ -77,6 +77,7 @@ def test_a_body_that_nothing_frames_ends_with_the_connection(
     [
         ("GET", 200, [OTHER, (b"Content-Length", b"12")], 12),
         ("GET", 200, [(b"content-length", b"0")], 0),
+        ("GET", 200, [(b"content-length", b"0" * 5000 + b"12")], 12),
         ("GET", 200, [CHUNKED], math.inf),
         ("GET", 200, [], math.inf),
         ("HEAD", 200, [(b"content-length", b"12")], 0),
