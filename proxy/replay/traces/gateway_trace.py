@@ -23,12 +23,12 @@ import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from proxy.replay.arrival import Arrival
-from proxy.replay.traces.numbers import seconds
+from proxy.replay.traces.numbers import MOST_TOKENS, seconds
 from proxy.replay.traces.problem import BadLineError
 from proxy.replay.traces.trace import Trace, Window, within
 
@@ -57,6 +57,9 @@ _ANSWER_BYTES_PER_TOKEN = 5.0
 _SAME_START_S = 2.0
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+
+
 class _Line(msgspec.Struct):
     v: int
     arrived_wall_s: float
@@ -70,8 +73,8 @@ class _Line(msgspec.Struct):
     response_bytes: int = 0
     prompt_bytes: int | None = None
     max_tokens: int | None = None
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
+    prompt_tokens: _Count | None = None
+    output_tokens: _Count | None = None
 
     @property
     def way(self) -> tuple[str, bool]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import isfinite
 
 from proxy.replay.traces.problem import BadLineError
 
 # No model has so long a context; a cell beyond it is some other column.
-_MOST_TOKENS = 100_000_000
+MOST_TOKENS = 100_000_000
+# Nor does any clock come to that: in milliseconds it is the year 2286.
+_LATEST = 1e13
 _SECOND = len("2023-11-16 18:15:46")
 
 
@@ -19,18 +20,18 @@ def tokens(written: object, name: str) -> int:
         count = float(written)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise BadLineError(f"{name} is {_shown(written)}, which is no number") from None
-    if isinstance(written, bool) or not count.is_integer() or not 0 <= count <= _MOST_TOKENS:
+    if isinstance(written, bool) or not count.is_integer() or not 0 <= count <= MOST_TOKENS:
         raise BadLineError(f"{name} is {_shown(written)}, which is no count of tokens")
     return int(count)
 
 
 def seconds(written: object, name: str) -> float:
-    """Finite; raises BadLineError."""
+    """Or milliseconds, on any clock; raises BadLineError."""
     try:
         value = float(written)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise BadLineError(f"{name} is {_shown(written)}, which is no number") from None
-    if isinstance(written, bool) or not isfinite(value):
+    if isinstance(written, bool) or not -_LATEST <= value <= _LATEST:
         raise BadLineError(f"{name} is {_shown(written)}, which is no time")
     return value
 

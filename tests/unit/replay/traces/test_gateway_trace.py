@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from proxy.replay.traces.problem import BadTraceError
 from proxy.replay.traces.read import read_trace
 
 if TYPE_CHECKING:
@@ -54,6 +57,11 @@ def test_first_tries_of_generations_are_replayed_in_order_of_arrival(tmp_path: P
         "1 requests that were wrong left out",
         "1 retries (the replay's clients retry by themselves) left out",
     )
+
+
+def test_less_than_no_tokens_are_said_to_be_wrong(tmp_path: Path) -> None:
+    with pytest.raises(BadTraceError, match=r"line 1: .*prompt_tokens"):
+        _read(tmp_path, _line(0, prompt_tokens=-1))
 
 
 def test_version_1_has_no_tokens_so_they_are_made_up_from_bytes(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_count_may_be_written_as_a_float() -> None:
     assert tokens("44.0", "tokens") == 44
 
 
-@pytest.mark.parametrize("written", ["inf", "x", None, False])
+@pytest.mark.parametrize("written", ["inf", "nan", "1e300", "-1e14", "x", None, False])
 def test_what_is_no_number_of_seconds_is_refused(written: object) -> None:
     with pytest.raises(BadLineError):
         seconds(written, "t")
