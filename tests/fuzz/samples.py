@@ -8,8 +8,10 @@ ODD_NUMBERS = [
     "0",
     "-1",
     "1e999",
+    "1e300",
     "nan",
     "inf",
+    "-inf",
     "9" * 30,
     "9" * 5000,
     "0.0",
@@ -82,7 +84,8 @@ TRACE_LINES = [
     '{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [1, 2, 3]}',
     (
         '{"v": 2, "arrived_wall_s": 1.0, "offset_s": 0.0, "route": "completions", "outcome": "ok", '
-        '"seats": 1, "body_bytes": 100, "response_bytes": 300, "output_tokens": 3, "stream": true}'
+        '"seats": 1, "body_bytes": 100, "response_bytes": 300, "output_tokens": 3, "stream": true, '
+        '"attempt": 0, "prompt_bytes": 40, "prompt_tokens": 9, "max_tokens": 5}'
     ),
     '{"v": 1, "arrived_wall_s": 2.5, "offset_s": 1.0, "route": "chat_completions", "outcome": "x"}',
 ]
