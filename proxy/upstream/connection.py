@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, cast
 
 from proxy.upstream.errors import (
     UpstreamClosedError,
-    UpstreamError,
     UpstreamProtocolError,
     UpstreamTimeoutError,
+    located,
     said_of,
 )
 from proxy.upstream.lazy_deadline import LazyDeadline
@@ -64,11 +64,10 @@ class Connection(asyncio.Protocol):
         self._parser = ResponseParser()
         self._waiter: asyncio.Future[None] | None = None
         self._taker: Taker | None = None
-        self._failure: UpstreamError | None = None
+        self._failure: Exception | None = None
         self._is_resting = True
         self._is_reading_paused = False
-        self._first_byte_at = inf
-        self._total_at = inf
+        self._first_byte_at = self._total_at = inf
         self._unsent_bytes = 0
         self.lost: asyncio.Future[None] = loop.create_future()
         self.is_closed = False
@@ -195,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._deadline.set(inf)
         self.idle_since = self._loop.time()
 
-    def abort(self, reason: UpstreamError | None = None) -> None:
+    def abort(self, reason: Exception | None = None) -> None:
         """Closes the connection at once, in whatever state. Who waits on it is told `reason`."""
         if self.is_closed:
             return
@@ -291,8 +290,8 @@ class Connection(asyncio.Protocol):
         self.has_answered = True
         try:
             parser.feed(data)
-        except UpstreamProtocolError as error:
-            self.abort(UpstreamProtocolError(self._says(str(error))))
+        except Exception as error:  # noqa: BLE001 - ours too: who waits is told, not the event loop
+            self.abort(located(self.peer, error))
             return
         if not parser.head_complete:
             self._watch()

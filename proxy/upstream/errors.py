@@ -60,6 +60,13 @@ class UpstreamTimeoutError(UpstreamError):
     code = "upstream_timeout"
 
 
+def located(peer: str, error: Exception) -> Exception:
+    """What a parser says of an answer, with where that came from; a fault of ours as it is."""
+    if isinstance(error, UpstreamProtocolError):
+        return UpstreamProtocolError(said_of(peer, str(error)))
+    return error
+
+
 def _is_our_own(cause: BaseException | None) -> bool:
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in _OUR_OWN:

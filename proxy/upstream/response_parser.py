@@ -84,7 +84,8 @@ class ResponseParser:
         return self._in_message and not self.head_complete
 
     def feed(self, data: bytes) -> None:
-        """Raises UpstreamProtocolError; bytes after the end only set `has_surplus`."""
+        """Raises UpstreamProtocolError; bytes after the end only set `has_surplus`. Whatever else
+        is raised, want of memory say, is no fault of the engine's."""
         if self.complete:
             self.has_surplus = True
             return
@@ -92,6 +93,8 @@ class ResponseParser:
         self.is_between_chunks = False
         try:
             self._llhttp.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None  # a fault of ours, not of the response
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._refused(error)
         if not data.endswith(b"\r\n"):

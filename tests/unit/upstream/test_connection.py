@@ -200,6 +200,50 @@ def test_a_malformed_answer_aborts() -> None:
     run(scenario())
 
 
+class NoRoom(ResponseParser):
+    """Has no memory left for what the engine sends."""
+
+    __slots__ = ()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name == b"x-large":
+            raise MemoryError
+        super().on_header(name, value)
+
+    def on_body(self, data: bytes) -> None:
+        if data == b"large":
+            raise MemoryError
+        super().on_body(data)
+
+
+def test_a_fault_of_ours_is_not_told_as_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a 502, and the engine was blamed for what we have no memory for."""
+    monkeypatch.setattr("proxy.upstream.connection.ResponseParser", NoRoom)
+
+    async def scenario() -> None:
+        in_head, in_body, taking = Line(), Line(), Line()
+        asking = in_head.ask()
+        await settle()
+        in_head.connection.data_received(OK.replace(b"\r\n\r\n", b"\r\nx-large: 1\r\n\r\n"))
+        with pytest.raises(MemoryError):
+            await asking
+
+        await in_body.answered(STREAM)
+        reading = asyncio.create_task(in_body.connection.read())
+        await taking.answered(STREAM + b"2\r\nok\r\n")
+        passing = asyncio.create_task(taking.connection.pass_to(lambda *_: True, _no_room_needed))
+        await settle()
+        for line, waiting in ((in_body, reading), (taking, passing)):
+            line.connection.data_received(b"5\r\nlarge\r\n5\r\nlarge\r\n")
+            with pytest.raises(MemoryError):
+                await waiting
+        for line in (in_head, in_body, taking):
+            assert line.transport.aborts == 1
+            await line.connection.lost
+
+    run(scenario())
+
+
 def test_the_end_of_the_stream_ends_a_body_without_framing() -> None:
     async def scenario() -> None:
         line = Line()

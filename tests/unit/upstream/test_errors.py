@@ -53,3 +53,11 @@ def test_what_happened_can_be_told_without_where() -> None:
     assert str(error) == "engine at 10.0.0.1:8000#10.0.0.2: it closed: early"
     assert error.what == "it closed: early"
     assert errors.UpstreamClosedError("it closed: early").what == "it closed: early"
+
+
+def test_where_is_said_of_the_engines_faults_only() -> None:
+    located = errors.located("gpu:8000", errors.UpstreamProtocolError("it answered in HTTP/9.9"))
+    assert isinstance(located, errors.UpstreamProtocolError)
+    assert str(located) == "engine at gpu:8000: it answered in HTTP/9.9"
+    ours = MemoryError()
+    assert errors.located("gpu:8000", ours) is ours

@@ -37,6 +37,18 @@ def test_a_response_may_be_cut_anywhere(response: bytes) -> None:
     assert (single.headers, single.take()) == (whole.headers, whole.take())
 
 
+def test_a_fault_of_ours_comes_out_as_it_is() -> None:
+    class Faulty(ResponseParser):
+        __slots__ = ()
+
+        def on_body(self, data: bytes) -> None:  # noqa: ARG002
+            raise MemoryError
+
+    parser = Faulty()
+    with pytest.raises(MemoryError):
+        parser.feed(COUNTED)
+
+
 def test_a_head_is_in_the_making_from_its_first_byte_to_its_last() -> None:
     parser = fed()
     assert not parser.in_head
