@@ -175,10 +175,6 @@ def build(
     def engine_states() -> dict[str, EngineState]:
         return {name: engine.state() for name, engine in engines.items()}
 
-    health, health_in_detail = (
-        health_router(engine_states, lambda: drain.begun, names_engines=named)
-        for named in (False, True)
-    )
     responder = Responder(
         overload_status=settings.overload_status,
         write_timeout_s=settings.write_timeout,
@@ -204,6 +200,10 @@ def build(
         wall_clock=time.time,
         live=live.values,
         sharing=_sharing_of(leases),
+    )
+    health, health_in_detail = (
+        health_router(engine_states, lambda: drain.begun, bar=status.bar, names_engines=named)
+        for named in (False, True)
     )
     public = Gateway(
         local_app=public_app(health),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PROBE_METHODS = ["GET", "HEAD"]
 _NO_ENGINE = "no engine is known"
+_NO_SEAT = "no seat may be given out: the gateways' store does not answer"
 
 
 def health_router(
@@ -26,11 +27,13 @@ def health_router(
     draining: Callable[[], bool],
     without_engines: str = _NO_ENGINE,
     *,
+    bar: Callable[[], str] = str,
     names_engines: bool,
 ) -> APIRouter:
     """Answers 200 or 503, with the reason in words; `without_engines` where there is none.
 
-    `names_engines`: for those who run them. Clients are not told where engines are.
+    `bar` says why nobody can be let in though there are engines; nothing, if somebody can.
+    `names_engines`: for those who run them. Clients are not told where engines and stores are.
     """
     router = APIRouter()
 
@@ -47,6 +50,8 @@ def health_router(
             reason = "draining: this gateway takes no new requests"
         elif not any(state.ready for state in states.values()):
             reason = (_trouble if names_engines else _nameless_trouble)(states) or without_engines
+        elif barred := bar():
+            reason = barred if names_engines else _NO_SEAT
         if not reason:
             return JSONResponse({"status": "ready", **described})
         return JSONResponse({"status": "not ready", "reason": reason, **described}, 503)

@@ -86,6 +86,7 @@ def admin_of(
         lambda: together.engines_at_best(roster.answering),
         lambda: roster.draining,
         without_engines="no worker serves",
+        bar=facts.bar,
         names_engines=True,
     )
     return Fresh(

@@ -88,7 +88,9 @@ def test_it_says_why_there_is_no_seat_where_the_store_of_the_limit_is_not_reache
         nobody = f"redis://127.0.0.1:{free_port()}"
         async with (
             ScriptedUpstream() as upstream,
-            gateway(upstream.url, max_in_flight=2, redis_url=nobody) as sluice,
+            gateway(
+                upstream.url, max_in_flight=2, redis_url=nobody, wait_until_ready=False
+            ) as sluice,
             visit(f"{sluice.admin_url}/status") as visited,
         ):
             verdict = visited.page.get_by_role("status")

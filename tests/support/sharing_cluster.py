@@ -112,6 +112,7 @@ class Cluster:
                 max_queue_depth=self.clients,
                 queue_timeout=300,
                 redis_url=f"redis://127.0.0.1:{link.port}/0",
+                wait_until_ready=False,  # it is not while the store is away
             )
         )
         member = Member(f"{started.pid}", started, link, self)

@@ -15,6 +15,7 @@ from proxy.engine_fleet import EngineFleet
 from proxy.shared_limit import redis_store
 from proxy.shared_limit.lease_keeper import LeaseKeeper
 from proxy.shared_limit.memory_store import MemoryStore
+from proxy.shared_limit.store import StoreAwayError, StoreRefusedError
 from proxy.upstream.httpx_client import HttpxUpstream
 from proxy.upstream.pool import ConnectionPool
 from proxy.vllm.poller import EnginePoller
@@ -27,6 +28,9 @@ from tests.support.scripted_resolver import ScriptedResolver
 from tests.support.virtual_time import now, run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.shared_limit.store import Granted, Renewal
     from proxy.telemetry.metrics import Metrics
 
 ENGINE_PAGE = (
@@ -414,6 +418,11 @@ def test_without_a_store_the_limit_is_its_own() -> None:
     run(scenario())
 
 
+def with_store(store: type[MemoryStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_store, "RedisStore", store)
+    monkeypatch.setattr(LeaseKeeper.__init__, "__defaults__", (now,))
+
+
 def test_with_a_store_every_engine_has_a_lease_and_no_seat_before_it_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -425,8 +434,7 @@ def test_with_a_store_every_engine_has_a_lease_and_no_seat_before_it_is_heard(
             stores.append((url, cluster, gateway))
 
     async def scenario() -> None:
-        monkeypatch.setattr(redis_store, "RedisStore", Store)
-        monkeypatch.setattr(LeaseKeeper.__init__, "__defaults__", (now,))
+        with_store(Store, monkeypatch)
         application = built(max_in_flight=8, redis_url="redis://s/1", cluster="team")
         assert application.controller.snapshot().limit == 0
         await application.start()
@@ -440,3 +448,48 @@ def test_with_a_store_every_engine_has_a_lease_and_no_seat_before_it_is_heard(
     run(scenario())
     ((url, cluster, gateway),) = stores
     assert (url, cluster, len(gateway)) == ("redis://s/1", "team", 16)
+
+
+def test_a_gateway_that_has_no_seat_and_gets_none_is_not_ready_and_one_that_holds_some_is(
+    monkeypatch: pytest.MonkeyPatch, engine: ScriptedEngine
+) -> None:
+    """A load balancer is to send to the others, and who rolls a new version out is to stop."""
+    trouble: list[Exception | None] = [StoreAwayError("nobody listens")]
+
+    class Store(MemoryStore):
+        def __init__(self, *_: str) -> None:
+            super().__init__(now)
+
+        async def renew(self, asked: Mapping[str, Renewal]) -> Mapping[str, Granted | None]:
+            if trouble[0] is not None:
+                raise trouble[0]
+            return await super().renew(asked)
+
+    async def scenario() -> None:
+        with_store(Store, monkeypatch)
+        application = built(max_in_flight=8, redis_url="redis://s/1")
+        await application.start()
+        await asyncio.sleep(1)
+        status, said = await ready(application)
+        assert (status, "nobody listens" in said["reason"]) == (503, True)
+        trouble[0] = None
+        await asyncio.sleep(4)
+        assert (await ready(application))[0] == 200
+        trouble[0] = StoreAwayError("it has gone")
+        await asyncio.sleep(600)
+        assert (await ready(application))[0] == 200, "it goes on with the seats that it holds"
+        trouble[0] = StoreRefusedError("NOAUTH")
+        await asyncio.sleep(2)
+        assert (await ready(application))[0] == 200, "nobody else can have been given them yet"
+        await asyncio.sleep(2)
+        status, said = await ready(application)
+        assert (status, "NOAUTH" in said["reason"]) == (503, True)
+        public = await AsgiClient(application.public).request("GET", b"/readyz")
+        assert (public.status, b"NOAUTH" in public.body) == (503, False)
+        trouble[0] = None
+        await asyncio.sleep(4)
+        assert (await ready(application))[0] == 200
+        await application.stop()
+
+    assert engine
+    run(scenario())

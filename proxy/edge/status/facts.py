@@ -88,6 +88,22 @@ class StatusFacts:
             **({} if self.workers is None else {"workers": list(self.workers())}),
         }
 
+    def bar(self) -> str:
+        """Why nobody can be let in, however the engines are; nothing, if somebody can.
+
+        A gateway that holds seats goes on without the store. One that never had any, or that the
+        store refuses, has none to give out until it answers.
+        """
+        store = self.sharing() if self.sharing is not None else None
+        if store is None or store.is_store_up or self._is_shadow() or self.admission().limit:
+            return ""
+        return (
+            f"no seat may be given out until the store of the shared limit answers: {store.trouble}"
+        )
+
+    def _is_shadow(self) -> bool:
+        return bool({one.name: one.now for one in self.live()}.get("shadow", self.shadow))
+
     def everything(self) -> dict[str, Any]:
         return {**self.now(), "history": self.history.series()}
 

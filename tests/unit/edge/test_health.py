@@ -39,11 +39,14 @@ def ask(
     method: str = "GET",
     *,
     names: bool = True,
+    bar: str = "",
     **states: EngineState,
 ) -> Answer:
     """Status and decoded body."""
     begun = drain or Drain()
-    app = public_app(health_router(lambda: states, lambda: begun.begun, names_engines=names))
+    app = public_app(
+        health_router(lambda: states, lambda: begun.begun, bar=lambda: bar, names_engines=names)
+    )
 
     async def scenario() -> Answer:
         answer = await AsgiClient(app).request(method, path)
@@ -92,6 +95,16 @@ def test_one_ready_engine_of_several_is_enough() -> None:
 def test_of_several_that_are_not_ready_each_says_why() -> None:
     _, body = ask(b"/readyz", one=DOWN, other=UNKNOWN)
     assert body["reason"] == "one: connection refused; other: not asked yet"
+
+
+def test_with_engines_and_no_seat_to_give_out_it_is_alive_and_not_ready() -> None:
+    bar = "the store at 10.0.0.7 answers: no password"
+    assert ask(b"/healthz", bar=bar, engine=UP)[0] == 200
+    status, body = ask(b"/readyz", bar=bar, engine=UP)
+    assert (status, body["reason"]) == (503, bar)
+    status, body = ask(b"/readyz", bar=bar, names=False, engine=UP)
+    assert status == 503
+    assert body["reason"] == "no seat may be given out: the gateways' store does not answer"
 
 
 @pytest.mark.parametrize("path", [b"/healthz", b"/readyz"])

@@ -5,6 +5,7 @@ import json
 from typing import TYPE_CHECKING
 
 from proxy.live_settings import LiveSettings
+from proxy.telemetry.sharing_view import SharingView
 from proxy.workers.admin import admin_of, facts_of
 from proxy.workers.roster import Roster
 from tests.support.asgi_transport import AsgiClient
@@ -40,11 +41,11 @@ class Member:
 
 
 class Gateway:
-    def __init__(self, *members: Member) -> None:
+    def __init__(self, *members: Member, shadow: bool = True) -> None:
         self.roster = Roster(lambda: ())
         for number, member in enumerate(members, start=1):
             self.roster.join(number, member)
-        chosen = settings(queue_timeout=3, shadow=True, admin_token=TOKEN)
+        chosen = settings(queue_timeout=3, shadow=shadow, admin_token=TOKEN)
         live = LiveSettings(chosen)
         facts = facts_of(self.roster, chosen, live)
         self.app = admin_of(self.roster, facts, lambda: True, live, chosen.admin_token)
@@ -79,6 +80,23 @@ def test_it_is_ready_while_a_worker_is_and_not_without_or_while_it_drains() -> N
         status, body = await gateway.ask(b"/readyz")
         assert (status, json.loads(body)["reason"]) == (503, "no worker serves")
         assert (await gateway.ask(b"/healthz"))[0] == 200
+
+    run(scenario())
+
+
+def test_it_is_not_ready_once_no_worker_has_a_seat_that_the_store_would_let_it_give_out() -> None:
+    refused = SharingView(trouble="no password")
+
+    class Refused(Member):
+        async def ask(self, within_s: float) -> bool:
+            return within_s > 0
+
+    async def scenario() -> None:
+        one = Refused(report(sharing=refused, admission=admission(limit=0)))
+        status, body = await Gateway(one, shadow=False).ask(b"/readyz")
+        assert (status, "no password" in json.loads(body)["reason"]) == (503, True)
+        other = Refused(report(sharing=refused))
+        assert (await Gateway(one, other, shadow=False).ask(b"/readyz"))[0] == 200
 
     run(scenario())
 

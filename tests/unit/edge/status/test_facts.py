@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from proxy.admission.snapshot import TenantSnapshot
+import pytest
+
+from proxy.admission.snapshot import AdmissionSnapshot, TenantSnapshot
 from proxy.edge.live_changes import LiveValue
 from proxy.telemetry.sharing_view import SharingView
-from tests.support.status_facts import URL, status_facts
+from tests.support.status_facts import SEATS, URL, status_facts
 
 
 def test_what_is_now_can_be_written_as_json() -> None:
@@ -74,6 +77,30 @@ def test_the_store_of_a_shared_limit_is_shown_where_there_is_one() -> None:
         "age_s": 4.5,
     }
     assert status_facts(sharing=lambda: None).now()["store"] is None
+
+
+def test_it_is_barred_without_a_seat_and_a_store_that_would_give_one() -> None:
+    away = SharingView(trouble="no password")
+    none = AdmissionSnapshot((replace(SEATS, limit=0),), 0, 9, draining=False)
+    barred = status_facts(sharing=lambda: away, admission=lambda: none)
+    assert barred.bar() == (
+        "no seat may be given out until the store of the shared limit answers: no password"
+    )
+    assert status_facts(sharing=lambda: away).bar() == "", "it goes on with what it holds"
+    well = SharingView(is_store_up=True)
+    assert status_facts(sharing=lambda: well, admission=lambda: none).bar() == ""
+    assert status_facts(sharing=lambda: None, admission=lambda: none).bar() == ""
+    assert status_facts(admission=lambda: none).bar() == ""
+
+
+@pytest.mark.parametrize(("at_start", "now"), [(True, None), (False, True)])
+def test_in_shadow_mode_everybody_gets_in_without_a_seat(at_start: bool, now: bool | None) -> None:
+    none = AdmissionSnapshot((replace(SEATS, limit=0),), 0, 9, draining=False)
+    live = [] if now is None else [LiveValue("shadow", "SLUICE_SHADOW", now, at_start)]
+    facts = status_facts(
+        sharing=SharingView, admission=lambda: none, shadow=at_start, live=lambda: live
+    )
+    assert facts.bar() == ""
 
 
 def test_what_was_changed_is_shown_as_it_is_now_and_was_at_the_start() -> None:
