@@ -10,6 +10,7 @@ stops a service may signal each of its processes, and the parent passes on what 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from proxy.app import Application
     from proxy.edge.records import RecordSink
+
+_log = logging.getLogger("sluice.workers")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -97,7 +100,10 @@ async def work(
 
 
 async def _answer(parent: WorkerEnd) -> None:
-    await parent.answer()
+    try:
+        await parent.answer()
+    except Exception:  # noqa: BLE001 - it drains and is followed by another, whatever it was
+        _log.exception("this worker cannot tell how it is, and ends")
     os.kill(os.getpid(), signal.SIGTERM)  # nobody is left who could stop us
 
 

@@ -3,14 +3,15 @@
 The parent asks with one byte, the worker answers with a frame: four bytes that say how long, and a
 report. It also sends one unasked when it is ready, and a last one when it ends. Another byte of the
 parent's is followed by a frame with what was changed, which is not answered: whoever asks after it
-hears of a worker that has adopted it. Whichever end vanishes, however that was, the other one finds
-the channel closed.
+hears of a worker that has adopted it, or has said in its log why it could not. Whichever end
+vanishes, however that was, the other one finds the channel closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING
 
 from proxy.workers.changes import Changes
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from proxy.workers.report import WorkerReport
+
+_log = logging.getLogger("sluice.workers")
 
 _QUESTION = b"?"
 _CHANGE = b"!"
@@ -56,13 +59,21 @@ class WorkerEnd:
         self._writer.write(_frame(encode(self._report())))
 
     async def answer(self) -> None:
-        """Until the parent is gone."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        """Until the parent is gone. Raises what report() does: a worker of which nobody can be told
+        how it is had better end. One that cannot adopt a change serves on as it is, and hears the
+        next."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while kind := await self._reader.read(1):
                 if kind == _QUESTION:
                     self.tell()
                 else:
-                    self._adopt(Changes.read(await _content(self._reader)))
+                    self._change(await _content(self._reader))
+
+    def _change(self, written: bytes) -> None:
+        try:
+            self._adopt(Changes.read(written))
+        except Exception:  # noqa: BLE001 - whatever it is: the parent must go on being heard
+            _log.exception("a worker could not adopt what was changed, and serves on as it is")
 
     async def close(self) -> None:
         """What was told gets there, if anybody listens."""

@@ -19,6 +19,7 @@ from proxy.edge.server import Address, bind
 from proxy.workers.channel import ParentEnd
 from proxy.workers.orders import Orders
 from tests.support.gateway_in_memory import settings
+from tests.support.gateway_process import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,3 +103,28 @@ def test_orders_must_be_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Input())
     with pytest.raises(TypeError, match="not by hand"):
         module.main(["1", "2"])
+
+
+def test_one_that_cannot_tell_how_it_is_says_so_and_ends_as_if_it_was_told_to(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It went on serving, out of its parent's hearing, and would have outlived it."""
+
+    async def scenario() -> None:
+        async with Working() as worker:
+            with monkeypatch.context() as failing:
+                failing.setattr(module, "report_of", _no_memory)
+                asking = asyncio.create_task(worker.parent.ask(5.0))
+                await eventually(lambda: bool(caplog.records))
+            await worker.working
+            await asking  # its last words answer it
+
+    caplog.set_level("ERROR", "sluice.workers")
+    asyncio.run(scenario())
+    (said,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert said.getMessage() == "this worker cannot tell how it is, and ends"
+    assert said.exc_info
+
+
+def _no_memory(_: object) -> None:
+    raise MemoryError

@@ -12,6 +12,7 @@ import pytest
 
 from proxy.workers.changes import Changes
 from proxy.workers.channel import ParentEnd, WorkerEnd
+from tests.support.gateway_process import eventually
 from tests.support.worker_reports import counted, report
 
 if TYPE_CHECKING:
@@ -23,14 +24,20 @@ class Pair:
 
     def __init__(self) -> None:
         self.told = 0
+        self.fails = False
 
     async def open(self) -> None:
         ours, its = socket.socketpair()
         self.parent = await ParentEnd.open(ours)
         self.adopted: list[Changes] = []
-        self.worker = await WorkerEnd.open(its, self._report, self.adopted.append)
+        self.worker = await WorkerEnd.open(its, self._report, self._adopt)
         self.listening = asyncio.create_task(self.parent.listen())
         self.answering = asyncio.create_task(self.worker.answer())
+
+    def _adopt(self, changes: Changes) -> None:
+        if self.fails:
+            raise MemoryError
+        self.adopted.append(changes)
 
     def _report(self) -> object:
         self.told += 1
@@ -99,6 +106,27 @@ def test_a_worker_that_does_not_answer_is_not_waited_for_and_its_last_words_stay
             assert await made.parent.ask(5.0)
 
     asyncio.run(scenario())
+
+
+def test_a_worker_that_cannot_adopt_a_change_says_so_and_hears_what_comes_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with pair() as made:
+            made.worker.tell()
+            await made.parent.ready()
+            made.fails = True
+            made.parent.change(Changes({"max_in_flight": 5}))
+            await eventually(lambda: bool(caplog.records))
+            made.fails = False
+            made.parent.change(Changes({"max_in_flight": 7}))
+            assert await made.parent.ask(5.0)
+            assert [one.values for one in made.adopted] == [{"max_in_flight": 7}]
+
+    asyncio.run(scenario())
+    (said,) = caplog.records
+    assert said.getMessage() == "a worker could not adopt what was changed, and serves on as it is"
+    assert said.exc_info
 
 
 def test_what_is_asked_after_a_change_is_answered_when_it_was_adopted() -> None:
