@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import secrets
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _ABSENT = Raw()
+_CONSTANTS = (b"-Infinity", b"Infinity", b"NaN")
+_NULL = b"null"
 _BEFORE_A_VALUE = (b":", b",", b"[", b" ", b"\n", b"\t", b"\r")
 
 
@@ -94,28 +101,47 @@ def _read_lax_fields(body: bytes) -> RequestFields:
     if not body:
         raise UnreadableBodyError("the request body is empty")
     try:
-        return _decode(_strict(body))
+        fields = _decode(_strict(body, [_NULL] * len(_CONSTANTS)))
+        fields.model = _name_as_written(fields.model, body)
     except msgspec.ValidationError:
         raise UnreadableBodyError("the request body must be a JSON object") from None
     except msgspec.DecodeError as error:
         raise UnreadableBodyError(f"the request body cannot be read: {error}") from None
     except RecursionError:
         raise UnreadableBodyError("the request body is nested too deeply") from None
+    return fields
 
 
-def _strict(body: bytes) -> bytes:
-    """The body in UTF-8, with no constants that are not JSON and no surrogates.
+def _name_as_written(name: Raw, body: bytes) -> Raw:
+    """The model's name, of all strings the one that is looked at, without what _strict() changed
+    in it. What may have been a constant is read again, with words that nobody can have written."""
+    written = bytes(name)
+    if not written.startswith(b'"'):
+        return name
+    if _NULL in written:
+        words = [b"%d" % secrets.randbits(60) for _ in _CONSTANTS]
+        written = bytes(_decode(_strict(body, words)).model)
+        for word, constant in zip(words, _CONSTANTS, strict=True):
+            written = written.replace(word, constant)
+    return Raw(written.replace(b"\\uC", b"\\ud"))
+
+
+def _strict(body: bytes, instead: Sequence[bytes]) -> bytes:
+    """The body in UTF-8, with other words for the constants that are not JSON, and no surrogates.
 
     Plain replacements, that run at the speed of memory whatever is in the body, do: inside a
     string they change text that nobody looks at here, and never its end. A key cannot become one
-    of ours: U+Dxxx turns into U+Cxxx, which is no ASCII letter, and no field is called "null". A
-    model may be called BAAI/Infinity-Instruct, so a constant is one only where a value may begin.
+    of ours: U+Dxxx turns into U+Cxxx, which is no ASCII letter, and no field is called "null".
+    Most names are spared, as BAAI/Infinity-Instruct: a constant is one only where a value may
+    begin. An escape that begins with a large C was a surrogate, for those that were not have a
+    small one.
     """
-    body = _in_utf8(body).replace(b"\\ud", b"\\uc").replace(b"\\uD", b"\\uc")
-    for constant in (b"-Infinity", b"Infinity", b"NaN"):
+    body = _in_utf8(body).replace(b"\\uC", b"\\uc")
+    body = body.replace(b"\\ud", b"\\uC").replace(b"\\uD", b"\\uC")
+    for constant, word in zip(_CONSTANTS, instead, strict=True):
         if constant in body:
             for before in _BEFORE_A_VALUE:
-                body = body.replace(before + constant, before + b"null")
+                body = body.replace(before + constant, before + word)
     return body
 
 

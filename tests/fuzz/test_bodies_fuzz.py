@@ -297,3 +297,55 @@ def test_a_model_is_not_renamed_by_a_constant_elsewhere() -> None:
     body = b'{"model": "BAAI/Infinity-NaN", "prompt": "a", "x": [NaN,-Infinity, Infinity]}'
     assert_not_less_than_the_engine_runs(RequestShape.COMPLETIONS, JSON_TYPE, body)
     assert measure(RequestShape.COMPLETIONS, JSON_TYPE, body).model == "BAAI/Infinity-NaN"
+
+
+_in_names = st.sampled_from(
+    [
+        *(
+            "m",
+            " ",
+            ":",
+            ",",
+            "[",
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "-",
+            "null",
+            "\\\\",
+            '\\"',
+            "\\n",
+        ),
+        *(
+            "\\ud83d\\ude00",
+            "\\uD83D\\uDE00",
+            "\\uc9c0",
+            "\\uC9C0",
+            "\\\\ud83d",
+            "\\\\uc9c0",
+            "ud",
+            "é",
+            "0",
+        ),
+    ]
+)
+
+
+@given(st.lists(_in_names, max_size=6).map("".join), st.sampled_from(["NaN", '"\\ud800"', "1"]))
+@example(" NaN", "NaN")
+@example("a:-Infinity, null", '"\\ud800"')
+@examples(300)
+def test_a_name_is_read_as_it_is_written_whatever_is_elsewhere(name: str, elsewhere: str) -> None:
+    """What is put in the place of constants and surrogates stood in the name too."""
+    for body in (
+        f'{{"model": "{name}", "prompt": "a", "x": {elsewhere}}}',
+        f'{{"x": ["null", {elsewhere}, {{"model": NaN}}], "model":"{name}", "prompt": "a"}}',
+    ):
+        judged = measure(RequestShape.COMPLETIONS, JSON_TYPE, body.encode()).model
+        assert judged == json.loads(body)["model"]
+
+
+def test_a_name_that_is_none_stays_none() -> None:
+    for name in (b"NaN", b"[NaN, null]", b'"\\ud800 NaN"', b"null"):
+        body = b'{"model": %b, "prompt": "a"}' % name
+        assert measure(RequestShape.COMPLETIONS, JSON_TYPE, body).model is None
