@@ -1,12 +1,12 @@
 """Runs the core and scenario suites on every Python that Sluice is for and that is here, and the
 gateway's process on either event loop. Prints a table, and which Pythons were not here.
 
-    python scripts/test_versions.py [--quick] [--newest] [--python COMMAND]...
+    python scripts/test_versions.py [--quick] [--newest] [--only VERSION]... [--python COMMAND]...
 
 Looks for python3.11 and so on in the path, and in pyenv; COMMAND names one that stands elsewhere.
 Each has an environment beside the project's. --quick leaves out what takes long, and processes;
---newest takes only the newest of those that are not the one that runs this. Exit 1: a test failed,
-or a suite ran none.
+--newest takes only the newest of those that are not the one that runs this, and --only 3.12 that
+one. Exit 1: a test failed, a suite ran none, or what was asked for by --only is not here.
 """
 
 from __future__ import annotations
@@ -171,12 +171,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--python", action="append", default=[], metavar="COMMAND")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--newest", action="store_true")
+    parser.add_argument("--only", action="append", default=[], choices=VERSIONS)
     asked = parser.parse_args(arguments)
     here = found(candidates(asked.python))
     chosen = here
     if asked.newest:
         own = ".".join(map(str, sys.version_info[:2]))
         chosen = [one for one in here if one.minor != own][-1:]
+    if asked.only:
+        chosen = [one for one in here if one.minor in asked.only]
+        if len(chosen) < len(set(asked.only)):
+            print(f"Not all of {', '.join(asked.only)} are here: name one by --python COMMAND.")
+            return 1
     if not chosen:
         print("There is no other Python here than the one that runs all other tests.")
         return 0

@@ -85,3 +85,15 @@ def test_the_end_says_what_was_not_here_and_how_it_went(
     assert "Not here, and not tried: 3.11, 3.12, 3.14" in said
     assert said.endswith(f"{run.passed} passed, {len(run.failed)} failed\n")
     assert all(test in said for test in run.failed)
+
+
+def test_what_is_asked_for_alone_and_is_not_here_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "found", lambda commands: [HERE])
+    monkeypatch.setattr(module, "ran_on", lambda one, *, quick: [ran()])
+    assert module.main(["--only", "3.13"]) == 0
+    assert module.main(["--only", "3.12", "--only", "3.13"]) == 1
+    assert capsys.readouterr().out.endswith(
+        "Not all of 3.12, 3.13 are here: name one by --python COMMAND.\n"
+    )
