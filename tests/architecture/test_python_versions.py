@@ -90,8 +90,8 @@ def test_the_end_says_what_was_not_here_and_how_it_went(
 def test_what_is_asked_for_alone_and_is_not_here_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "found", lambda commands: [HERE])
-    monkeypatch.setattr(module, "ran_on", lambda one, *, quick: [ran()])
+    monkeypatch.setattr(module, "found", lambda _: [HERE])
+    monkeypatch.setattr(module, "ran_on", lambda _, **_how: [ran()])
     assert module.main(["--only", "3.13"]) == 0
     assert module.main(["--only", "3.12", "--only", "3.13"]) == 1
     assert capsys.readouterr().out.endswith(
