@@ -15,17 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(autouse=True)
-def collector_as_it_was() -> Iterator[None]:
+@pytest.fixture
+def nothing_else(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever was there before the test stays out of sight of every census. Among the thousands
+    of other tests one takes seconds; and if they came out of what tests/conftest.py freezes, every
+    later collection in this process would look through all of them again."""
+    gc.freeze()
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)
     yield
     gc.enable()
-    gc.unfreeze()
 
 
 class Held:
     """Something of a request."""
 
 
+@pytest.mark.usefixtures("nothing_else")
 def test_objects_are_counted_by_type_and_those_that_are_garbage_are_not() -> None:
     name = f"{Held.__module__}.Held"
     before = take_census().get(name, 0)
@@ -36,6 +42,7 @@ def test_objects_are_counted_by_type_and_those_that_are_garbage_are_not() -> Non
     assert take_census()[name] - before == len(held)
 
 
+@pytest.mark.usefixtures("nothing_else")
 def test_what_only_holds_itself_is_counted_as_a_knot_and_then_gone() -> None:
     name = f"{KNOTTED}{Held.__module__}.Held"
     gc.disable()
@@ -58,6 +65,7 @@ def test_knots_of_ours_are_left_behind_and_those_of_others_are_the_collectors() 
     assert left_behind({}, {ours: SPARE + 1, others: 10_000}, SPARE) == {ours: SPARE + 1}
 
 
+@pytest.mark.usefixtures("nothing_else")
 def test_bytes_in_a_list_are_seen_by_the_list() -> None:
     before = take_census()
     kept = [b"%d" % number for number in range(5_000)]
@@ -66,6 +74,7 @@ def test_bytes_in_a_list_are_seen_by_the_list() -> None:
     assert after[BLOCKS] - before[BLOCKS] >= len(kept)
 
 
+@pytest.mark.usefixtures("nothing_else")
 def test_a_coroutine_is_counted_by_its_function() -> None:
     async def waits() -> None:
         await asyncio.sleep(0)
