@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
+from proxy.upstream.late_expiry import TimeLimit
 from proxy.upstream.request_sender import framing_fields, slices
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ class Attempt:
         self.is_fresh = False
         self._stream: NetworkStream | None = None
         self._is_abandoned = False
-        self.first_byte = asyncio.timeout(None)
-        # httpcore looks the values up when it needs them, so they can change on the way. "write"
-        # bounds one slice of the body; while the head is awaited `first_byte` does the timing.
-        self._limits: dict[str, float | None] = {
+        self.first_byte = TimeLimit()
+        # "write" bounds one slice of the body. What is read is timed by us, who know better what to
+        # make of a limit that is noticed late: the head by `first_byte`.
+        limits = {
             "connect": timeouts.connect_s,
             "write": timeouts.idle_s,
             "read": None,
@@ -63,15 +64,12 @@ class Attempt:
             ],
             stream=_Slices(request.body),
             extensions={
-                "timeout": self._limits,
+                "timeout": limits,
                 "trace": self._trace,
                 **({"sni_hostname": server_name} if server_name else {}),
             },
         )
         self.request.url = _ExactUrl(origin, request.target)
-
-    def use_idle_timeout(self) -> None:
-        self._limits["read"] = self._timeouts.idle_s
 
     def abandon(self, sending: asyncio.Task[httpx.Response]) -> None:
         """Nobody waits for the response any more: the engine is to see that at once."""

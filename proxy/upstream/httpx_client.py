@@ -39,6 +39,7 @@ from proxy.upstream.errors import (
     said_of,
 )
 from proxy.upstream.httpx_attempt import Attempt, shut_down
+from proxy.upstream.late_expiry import TimeLimit
 from proxy.upstream.pool import IDLE_EXPIRY_S, IDLE_RACE_S
 from proxy.upstream.port import UpstreamTimeouts, pass_by_reading
 from proxy.upstream.request_sender import encode_head
@@ -140,7 +141,7 @@ class HttpxUpstream:
     ) -> httpx.Response:
         sending = asyncio.ensure_future(transport.handle_async_request(attempt.request))
         try:
-            async with asyncio.timeout_at(_or_none(total_at)), attempt.first_byte:
+            async with TimeLimit(total_at), attempt.first_byte:
                 response = await _unharmed(sending)
         except httpx.LocalProtocolError as error:
             raise ValueError(str(error)) from error
@@ -150,7 +151,6 @@ class HttpxUpstream:
         except BaseException:
             self._abandon(attempt, sending)
             raise
-        attempt.use_idle_timeout()
         violation = _violation(response)
         if violation is not None:
             shut_down(response.extensions["network_stream"])
@@ -201,6 +201,10 @@ class HttpxUpstream:
         """The moment at which an exchange that starts now has taken too long."""
         total_s = self._timeouts.total_s
         return inf if total_s is None else asyncio.get_running_loop().time() + total_s
+
+    def silent_at(self) -> float:
+        """The moment at which a silence that begins now is too long."""
+        return asyncio.get_running_loop().time() + self._timeouts.idle_s
 
     def _says(self, what: str) -> str:
         return said_of(self._peer, what)
@@ -254,8 +258,9 @@ class HttpxExchange:
             raise RuntimeError("a response can be read only inside its exchange")
         if self._failure is not None:
             raise self._failure
+        silent_at = self._upstream.silent_at()
         try:
-            async with asyncio.timeout_at(_or_none(self._total_at)):
+            async with TimeLimit(min(silent_at, self._total_at)):
                 part = await self._next(self._parts)
                 self._left -= len(part)
                 if part and not self._left:
@@ -264,7 +269,8 @@ class HttpxExchange:
                     await self._next(self._parts)
                     self.is_exhausted = True
         except (httpx.HTTPError, TimeoutError) as error:
-            self._failure = self._upstream.error_for(error)
+            is_silence = isinstance(error, TimeoutError) and silent_at < self._total_at
+            self._failure = self._upstream.error_for(httpx.ReadTimeout("") if is_silence else error)
             raise self._failure from error
         self.is_exhausted = self.is_exhausted or not part
         return part
@@ -338,7 +344,3 @@ def _said(error: BaseException) -> str:
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return str(error) or type(error).__name__
-
-
-def _or_none(at: float) -> float | None:
-    return None if at == inf else at

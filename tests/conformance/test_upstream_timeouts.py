@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.upstream import late_expiry, lazy_deadline
 from proxy.upstream.errors import UpstreamConnectError, UpstreamTimeoutError
 from proxy.upstream.port import UpstreamTimeouts
 from tests.support.scripted_upstream import (
@@ -108,6 +110,33 @@ def test_a_body_that_fell_silent_stays_broken(client: UpstreamClient) -> None:
             for _ in range(3):
                 with pytest.raises(UpstreamTimeoutError):
                     await response.read()
+
+    client.run(scenario())
+
+
+@every_client
+def test_what_came_while_the_gateway_was_held_up_came_in_time(
+    client: UpstreamClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the socket when the loop goes on, and finds its limits overdue."""
+    for module in (late_expiry, lazy_deadline):
+        monkeypatch.setattr(module, "LATE_S", LIMIT_S / 3)
+
+    async def answers(exchange: Exchange) -> None:
+        exchange.start_chunked()
+        held_up()
+        await asyncio.sleep(0.01)
+        exchange.chunk(b"hello")
+        held_up()
+        exchange.end_chunked()
+
+    def held_up() -> None:
+        time.sleep(2 * LIMIT_S)
+
+    async def scenario() -> None:
+        timeouts = UpstreamTimeouts(first_byte_s=LIMIT_S, idle_s=LIMIT_S)
+        async with client.facing(ScriptedUpstream(answers), timeouts) as (_, upstream):
+            assert (await fetch(upstream)).body == b"hello"
 
     client.run(scenario())
 

@@ -11,7 +11,7 @@ from proxy.upstream.httpx_attempt import Attempt, shut_down
 from proxy.upstream.port import UpstreamRequest, UpstreamTimeouts
 from proxy.upstream.request_sender import SLICE_BYTES
 from tests.support.descriptors import no_descriptors
-from tests.support.virtual_time import now, run, settle
+from tests.support.virtual_time import after_timers, hold_up, now, run, settle
 
 ORIGIN = httpx.URL("http://engine:8000/")
 TIMEOUTS = UpstreamTimeouts(connect_s=5, first_byte_s=600, idle_s=120)
@@ -108,13 +108,30 @@ def test_the_first_byte_is_waited_for_from_the_moment_the_request_is_sent() -> N
     run(scenario())
 
 
-def test_the_idle_timeout_takes_over_when_the_head_is_there() -> None:
+def test_a_first_byte_that_came_while_the_loop_was_held_up_came_in_time() -> None:
     async def scenario() -> None:
         attempt = attempt_of()
-        limits = attempt.request.extensions["timeout"]
+        came = asyncio.Event()
+
+        def held_up() -> None:
+            hold_up(60)
+            after_timers(came.set)
+
+        asyncio.get_running_loop().call_at(590, held_up)
+        async with attempt.first_byte:
+            await told(attempt, "http11.send_request_body.complete")
+            await came.wait()
+        assert now() == 650
+
+    run(scenario())
+
+
+def test_what_is_read_is_not_timed_by_httpcore() -> None:
+    """Which would not excuse a limit that is noticed late."""
+
+    async def scenario() -> None:
+        limits = attempt_of().request.extensions["timeout"]
         assert limits == {"connect": 5, "write": 120, "read": None, "pool": None}
-        attempt.use_idle_timeout()
-        assert limits["read"] == 120
 
     run(scenario())
 
