@@ -50,6 +50,10 @@ class NoAnswer:
 # The kernel answers for a busy engine: whoever cannot be connected to is gone. Our own asks again
 # after 1 and 3 s, should a packet have been lost.
 _CONNECT_TIMEOUT_S = 4.0
+# A limit that is noticed so late says that this process was held up: stopped, or swapped out. What
+# came meanwhile it has not read yet.
+_LATE_S = 1.0
+_HELD_UP = "this process was held up while it asked"
 # A stranger's bytes may be part of them.
 _LONGEST_WORDS = 200
 _ABSENT = {
@@ -85,6 +89,7 @@ class Probe:
         is_tls = root_url.startswith("https:")
         # With TLS connecting takes a handshake, and for that a busy engine may be slow.
         fault = Fault.SILENT if is_tls else Fault.BROKEN
+        self._connect_timeout_s = connect_timeout_s
         self._no_connection = NoAnswer(fault, f"no connection within {connect_timeout_s:g} s")
         self._client = httpx.AsyncClient(
             headers={"accept-encoding": "identity", **_bearer(api_key)},
@@ -104,6 +109,7 @@ class Probe:
 
     async def get(self, path: str, timeout_s: float, max_bytes: int = 0) -> Answer | NoAnswer:
         """Asks for `path`; at 0 bytes only the status is waited for."""
+        began = asyncio.get_running_loop().time()
         try:
             async with (
                 asyncio.timeout(timeout_s),
@@ -112,9 +118,10 @@ class Probe:
                 body = await _read_at_most(response, max_bytes) if max_bytes else b""
                 return Answer(response.status_code, body)
         except httpx.ConnectTimeout:
-            return self._no_connection
+            return _unless_held_up(began + self._connect_timeout_s, self._no_connection)
         except TimeoutError:
-            return NoAnswer(Fault.SILENT, f"no answer within {timeout_s:g} s")
+            silent = NoAnswer(Fault.SILENT, f"no answer within {timeout_s:g} s")
+            return _unless_held_up(began + timeout_s, silent)
         except Exception as error:  # noqa: BLE001 - a stranger's bytes may provoke any
             return _explain(error)
 
@@ -132,6 +139,11 @@ class Probe:
 
 def _bearer(api_key: str | None) -> dict[str, str]:
     return {"authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def _unless_held_up(due: float, found: NoAnswer) -> NoAnswer:
+    is_late = asyncio.get_running_loop().time() - due > _LATE_S
+    return NoAnswer(Fault.UNCLEAR, _HELD_UP) if is_late else found
 
 
 async def _read_at_most(response: httpx.Response, max_bytes: int) -> bytes | None:

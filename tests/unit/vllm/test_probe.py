@@ -14,6 +14,7 @@ import pytest
 from proxy.vllm.probe import Answer, Fault, NoAnswer, Probe
 from tests.support.engine_transport import ScriptedEngine, fails_with, ok
 from tests.support.scripted_upstream import unresponsive_port
+from tests.support.virtual_time import hold_up, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -176,6 +177,26 @@ def test_a_host_that_drops_what_is_sent_to_it_is_not_slow_but_gone() -> None:
             return await probe.get("/health", SOON_S)
 
     assert asyncio.run(scenario()) == NoAnswer(Fault.BROKEN, "no connection within 0.05 s")
+
+
+@pytest.mark.parametrize("fault", [TimeoutError, httpx.ConnectTimeout])
+@pytest.mark.parametrize(("for_s", "found"), [(0.5, False), (60.0, True)])
+def test_a_limit_that_runs_out_while_this_process_is_held_up_says_nothing_about_the_engine(
+    fault: type[Exception], for_s: float, found: bool
+) -> None:
+    async def failing(_: httpx.Request) -> httpx.Response:
+        hold_up(SOON_S + for_s)
+        raise fault("")
+
+    async def scenario() -> None:
+        engine = ScriptedEngine({"/health": failing})
+        async with Probe("http://e", transport=engine, connect_timeout_s=SOON_S) as probe:
+            answer = await probe.get("/health", SOON_S)
+        assert isinstance(answer, NoAnswer)
+        assert (answer.fault is Fault.UNCLEAR) is found
+        assert ("held up" in answer.reason) is found
+
+    run(scenario())
 
 
 def test_a_slow_tls_handshake_says_nothing_about_the_engine() -> None:
