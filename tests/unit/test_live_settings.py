@@ -78,6 +78,7 @@ def test_the_queue_follows_the_limit_where_its_length_is_not_set() -> None:
         ("max_in_flight", 64),
         ("max_in_flight", "many"),
         ("max_in_flight", 1.5),
+        ("max_in_flight", "1_0"),
         ("queue_timeout", -1),
         ("queue_timeout", "nan"),
         ("shadow", "perhaps"),
