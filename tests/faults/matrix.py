@@ -92,8 +92,8 @@ FAULTS_IN_WORDS = {
     Fault.LOOP_STALL: "The gateway's event loop does nothing for 2 s, while everybody else goes "
     "on. Its limits of time are longer than that, as they are by default. One that runs out "
     "meanwhile, of a client or of an engine, is judged once what came in time is read; over httpx "
-    "not those of connecting and of sending. Who has waited in the queue for too long is told so at "
-    "once, even where a seat came free meanwhile.",
+    "not those of connecting and of sending. Who has waited in the queue for too long is told so "
+    "at once, even where a seat came free meanwhile.",
     Fault.REDIS_GONE: "The limit is shared through Redis, and Redis gets SIGKILL.",
     Fault.DRAIN: "The gateway does what it does at SIGTERM, and what runs finishes within its "
     "drain timeout.",
