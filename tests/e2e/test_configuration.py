@@ -7,6 +7,7 @@ socket is opened or the engine is asked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -16,7 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from proxy.cli.main import sluice
 from tests.support.gateway_process import gateway
 from tests.support.raw_client import RawClient, ask_once, request_bytes
 from tests.support.scripted_upstream import Hold, ScriptedUpstream
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 DENIED = 1
 BAD_SETTINGS = 2
 SECRET = "sk-never-shown-4711"
+SOUND = {"SLUICE_MAX_NUM_SEQS": "10", "SLUICE_HOST": "127.0.0.1", "SLUICE_PORT": "0"}
 
 
 @dataclass(frozen=True)
@@ -39,15 +43,12 @@ class Refusal:
     problems: list[str]
 
 
-def refused_start(
-    directory: Path, settings: Mapping[str, str], *arguments: str, **others: str
-) -> Refusal:
-    """`settings` with their prefix, `others` as they are. MAX_NUM_SEQS is given unless set here."""
+def refused_start(directory: Path, settings: Mapping[str, str]) -> Refusal:
+    """`settings` beside those of SOUND, or in their place."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-    sound = {"SLUICE_MAX_NUM_SEQS": "10", "SLUICE_HOST": "127.0.0.1", "SLUICE_PORT": "0"}
-    ended = subprocess.run(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-m", "proxy", "serve", *arguments],
-        env={**environment, **sound, "SLUICE_ADMIN_PORT": "0", **settings, **others},
+    ended = subprocess.run(
+        [sys.executable, "-m", "proxy", "serve"],
+        env={**environment, **SOUND, "SLUICE_ADMIN_PORT": "0", **settings},
         cwd=directory,
         capture_output=True,
         text=True,
@@ -55,6 +56,15 @@ def refused_start(
         check=False,
     )
     return Refusal(ended.returncode, ended.stdout, ended.stderr.splitlines())
+
+
+def refused(directory: Path, settings: Mapping[str, str]) -> Refusal:
+    """The same command in this process, for the many values that are refused alike: each process
+    would take a second and more, all of it for imports."""
+    names = {k: None for k in os.environ if k.startswith("SLUICE_")}
+    with contextlib.chdir(directory):
+        ended = CliRunner(env={**names, **SOUND, **settings}).invoke(sluice, ["serve"])
+    return Refusal(ended.exit_code, ended.stdout, ended.stderr.splitlines())
 
 
 # One line for each thing that is wrong.
@@ -87,7 +97,7 @@ def test_a_bad_value_stops_the_start_in_one_line_with_name_value_and_rule(
 ) -> None:
     """R88, R80: and it exits with the code for bad settings."""
     for value in BAD_VALUES[name]:
-        ended = refused_start(tmp_path, {name: value})
+        ended = refused(tmp_path, {name: value})
         assert (ended.exit_code, ended.printed) == (BAD_SETTINGS, "")
         (problem,) = ended.problems
         assert problem.startswith(f"error: {name}={value}: ")
@@ -133,7 +143,7 @@ UNKNOWN = {
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_setting_that_does_not_exist_is_not_silently_ignored(name: str, tmp_path: Path) -> None:
     """R88"""
-    ended = refused_start(tmp_path, {name: "7"})
+    ended = refused(tmp_path, {name: "7"})
     assert ended.exit_code == BAD_SETTINGS
     (problem,) = ended.problems
     assert name.upper() in problem
@@ -142,14 +152,14 @@ def test_a_setting_that_does_not_exist_is_not_silently_ignored(name: str, tmp_pa
 
 def test_a_limit_that_the_engine_could_not_hold_names_both(tmp_path: Path) -> None:
     """The one mistake that the gateway exists to prevent."""
-    ended = refused_start(tmp_path, {"SLUICE_MAX_NUM_SEQS": "64", "SLUICE_MAX_IN_FLIGHT": "64"})
+    ended = refused(tmp_path, {"SLUICE_MAX_NUM_SEQS": "64", "SLUICE_MAX_IN_FLIGHT": "64"})
     (problem,) = ended.problems
     assert "SLUICE_MAX_IN_FLIGHT=64" in problem
     assert "SLUICE_MAX_NUM_SEQS=64" in problem
 
 
 def test_without_any_limit_it_does_not_guess(tmp_path: Path) -> None:
-    ended = refused_start(tmp_path, {"SLUICE_MAX_NUM_SEQS": ""})
+    ended = refused(tmp_path, {"SLUICE_MAX_NUM_SEQS": ""})
     assert ended.exit_code == BAD_SETTINGS
     (problem,) = ended.problems
     assert "SLUICE_MAX_NUM_SEQS" in problem
@@ -166,7 +176,7 @@ SECRET_FAULTS = {
 @pytest.mark.parametrize("name", SECRET_FAULTS)
 def test_a_fault_in_a_secret_is_told_without_it(name: str, tmp_path: Path) -> None:
     """R88, R123"""
-    ended = refused_start(tmp_path, {name: SECRET_FAULTS[name]})
+    ended = refused(tmp_path, {name: SECRET_FAULTS[name]})
     assert ended.exit_code == BAD_SETTINGS
     (problem,) = ended.problems
     assert name in problem
@@ -176,7 +186,7 @@ def test_a_fault_in_a_secret_is_told_without_it(name: str, tmp_path: Path) -> No
 def test_a_fault_in_a_key_file_is_told_without_the_keys(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(f"# ours\napp:{SECRET}\napp:{SECRET}2\n")
-    ended = refused_start(tmp_path, {"SLUICE_API_KEYS_FILE": str(keys)})
+    ended = refused(tmp_path, {"SLUICE_API_KEYS_FILE": str(keys)})
     (problem,) = ended.problems
     assert f"SLUICE_API_KEYS_FILE={keys}" in problem
     assert "never-shown" not in problem
@@ -184,7 +194,7 @@ def test_a_fault_in_a_key_file_is_told_without_the_keys(tmp_path: Path) -> None:
 
 def test_several_processes_without_a_shared_limit_are_refused(tmp_path: Path) -> None:
     """R80, R84: four processes with a limit of their own each would be four times the limit."""
-    ended = refused_start(tmp_path, {}, WEB_CONCURRENCY="4")
+    ended = refused(tmp_path, {"WEB_CONCURRENCY": "4"})
     assert ended.exit_code == BAD_SETTINGS
     (problem,) = ended.problems
     assert problem.startswith("error: WEB_CONCURRENCY=4: ")
@@ -244,7 +254,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file(tmp_path: Path) -> No
 def test_an_unknown_name_in_the_file_is_reported_with_the_file(tmp_path: Path) -> None:
     """R88"""
     (tmp_path / ".env").write_text("SLUICE_MAX_INFLIGHT=3\n")
-    ended = refused_start(tmp_path, {})
+    ended = refused(tmp_path, {})
     (problem,) = ended.problems
     assert "SLUICE_MAX_INFLIGHT" in problem
     assert ".env" in problem
