@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import subprocess
 import sys
 import time
@@ -64,6 +65,8 @@ def _went_well(name: str, engine: str, seconds: int) -> bool:
     except subprocess.TimeoutExpired as hung:
         well, said = False, f"did not end: {hung}"
     examples = next((line for line in said.splitlines() if line.startswith("examples:")), "")
+    if well and not re.match("examples: [1-9]", examples):  # nothing was tried: nothing is shown
+        well, said = False, f"not one example: {said}"
     _say(f"{'ok   ' if well else 'FOUND'} {name} {time.monotonic() - start:.0f} s {examples}")
     if not well:
         _say(said[-6000:])
