@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Self
 
 from tests.faults.matrix import Point
-from tests.faults.scripted_engine import Script, answer
+from tests.faults.scripted_engine import Script, answer, finish
 from tests.faults.watching_client import WatchingClient
 from tests.support.raw_client import request_bytes
 from tests.support.scripted_upstream import unresponsive_port
@@ -207,6 +207,13 @@ class Scene:
     def order_holders(self, ending: Ending) -> None:
         """The same of those that have the seats, if somebody has."""
         self.script.order(ending, *HOLDERS)
+
+    def go_on(self) -> None:
+        """All that was still to come, comes."""
+        self.thaw()
+        self.send_the_rest()
+        self.order_holders(finish)
+        self.order(finish)
 
     def send_what_waits(self) -> None:
         """The whole request, where it was kept back."""

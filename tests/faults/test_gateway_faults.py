@@ -8,20 +8,12 @@ from tests.faults.cell import judge
 from tests.faults.gateway_faults import no_memory, wall_clock_that_jumps
 from tests.faults.matrix import Fault, Point
 from tests.faults.scene import Scene
-from tests.faults.scripted_engine import answer, finish
+from tests.faults.scripted_engine import answer
 from tests.faults.stand import Stands, each_cell
 from tests.support.descriptors import no_descriptors
 
 if TYPE_CHECKING:
     from tests.faults.rules import Cell
-
-
-def go_on(scene: Scene) -> None:
-    """All that was still to come, comes."""
-    scene.thaw()
-    scene.send_the_rest()
-    scene.order_holders(finish)
-    scene.order(finish)
 
 
 @each_cell(Fault.NO_DESCRIPTORS)
@@ -34,7 +26,7 @@ def test_a_gateway_that_can_open_nothing(stands: Stands, cell: Cell) -> None:
         said = answer(stream=cell.stream)
         async with Scene.at(stand, cell.point, said, stream=cell.stream) as scene:
             with no_descriptors():
-                go_on(scene)
+                scene.go_on()
                 if cell.point is Point.IDLE:
                     await scene.serve_the_next()
                 await stand.until_ended(scene.requests)
@@ -52,7 +44,7 @@ def test_a_gateway_that_is_out_of_memory(stands: Stands, cell: Cell) -> None:
         async with Scene.at(stand, cell.point, said, stream=cell.stream, sends=False) as scene:
             with no_memory(cell.point):
                 scene.send_what_waits()
-                go_on(scene)
+                scene.go_on()
                 if cell.point is Point.BODY:
                     await scene.client.see()
                     scene.client.fin()  # or the gateway reads on for 2 s, that the answer is read
@@ -78,7 +70,7 @@ def test_a_gateway_whose_wall_clock_jumps(stands: Stands, cell: Cell) -> None:
                 jump(3600.0)
                 await stand.settle()
                 jump(-86_400.0)
-                go_on(scene)
+                scene.go_on()
                 await judge(scene, cell)
         assert all(0 <= record.duration_s < 10 for record in stand.gateway.records)
 

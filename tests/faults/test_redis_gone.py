@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.faults.cell import judge
 from tests.faults.matrix import Fault, Point
-from tests.faults.together import every_form, every_kind, go_on, strike_all
+from tests.faults.together import every_form, every_kind, strike_all
 from tests.support.redis_server import running_redis
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def test_a_gateway_whose_redis_has_gone(kind: ClientKind, stream: bool, tmp_path
 
     async def strike(scene: Scene, cell: Cell) -> None:
         servers[cell.point].stop()
-        go_on(scene)
+        scene.go_on()
         await judge(scene, cell, others=True)
 
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from proxy.telemetry.request_outcome import RequestOutcome
 from tests.faults.cell import judge
 from tests.faults.gateway_faults import stall
 from tests.faults.matrix import Fault, Point
-from tests.faults.together import every_form, every_kind, go_on, strike_all
+from tests.faults.together import every_form, every_kind, strike_all
 
 if TYPE_CHECKING:
     from tests.faults.rules import Cell, ClientKind
@@ -22,7 +22,7 @@ def test_a_gateway_whose_loop_stands_still(kind: ClientKind, stream: bool) -> No
     async def strike(scene: Scene, cell: Cell) -> None:
         scene.stand.gateway.soon(stall)
         await asyncio.sleep(0.1)
-        go_on(scene)
+        scene.go_on()
         await judge(scene, cell, others=True)
 
     strike_all(Fault.LOOP_STALL, kind, strike, stream=stream)
@@ -34,7 +34,7 @@ def test_a_gateway_that_is_told_to_stop(kind: ClientKind, stream: bool) -> None:
     async def strike(scene: Scene, cell: Cell) -> None:
         await begin_stop(scene, 5.0)
         if cell.point is not Point.HEAD:  # it is cut, unless it is very quick
-            go_on(scene)
+            scene.go_on()
         await judge(scene, cell, gateway_ends=True)
 
     strike_all(Fault.DRAIN, kind, strike, stream=stream)

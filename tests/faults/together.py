@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.rules import CLIENT_KINDS, cells
 from tests.faults.scene import Scene
-from tests.faults.scripted_engine import answer, finish
+from tests.faults.scripted_engine import answer
 from tests.faults.stand import Stand, open_sockets
 
 if TYPE_CHECKING:
@@ -64,11 +64,3 @@ async def _one(cell: Cell, strike: Strike, settings: Mapping[str, object]) -> No
         assert not stand.gateway.loop_failures, stand.gateway.loop_failures
     finally:
         await stand.aclose()
-
-
-def go_on(scene: Scene) -> None:
-    """All that was still to come, comes."""
-    scene.thaw()
-    scene.send_the_rest()
-    scene.order_holders(finish)
-    scene.order(finish)

@@ -35,5 +35,6 @@ def test_after_a_soak_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) ->
     assert len(shown["troubles"]) >= len(KINDS) - 2
     assert len(shown["clients"]["bad"]) >= len(BAD) - 2
     assert shown["clients"]["verdicts"]["ok"] > 0
+    assert shown["engine_looks"] > 0  # an engine that does not answer has been killed, or not
     assert shown["most_in_flight"] > 0
     assert shown["most_queued"] > 0
