@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.interop.clients import CLIENTS, Client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def each_call(calls: frozenset[str]) -> pytest.MarkDecorator:
@@ -18,4 +23,8 @@ def _param(client: Client, *more: str) -> object:
     return pytest.param(client.name, *more, marks=marks, id="-".join((client.name, *more)))
 
 
-each_client = pytest.mark.parametrize("name", [_param(client) for client in CLIENTS])
+def each_of(clients: Iterable[Client]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("name", [_param(client) for client in clients])
+
+
+each_client = each_of(CLIENTS)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.interop.clients import CLIENTS, ClientError
 from tests.interop.scripted_engine import RETRY_AFTER_S
-from tests.interop.selection import each_client
+from tests.interop.selection import each_client, each_of
 from tests.interop.stage import STARTING_TIMEOUT_S
 from tests.interop.tap import Tap
 
@@ -87,16 +87,14 @@ def test_who_is_invited_comes_back_twice_and_not_before_the_time(seen: Seen, nam
     assert all(waited >= least for waited, least in zip(tap.waited_s, waits_for, strict=True))
 
 
-@pytest.mark.parametrize(
-    "name", [one.name for one in CLIENTS if one.obeys_tickets and not one.heavy]
-)
+@each_of(one for one in CLIENTS if one.obeys_tickets)
 def test_who_is_not_invited_asks_once(seen: Seen, name: str) -> None:
     tap = seen["not invited"][name]
     assert [told.should_retry for told in tap.told] == ["false"]
     assert len(tap.asked_s) == 1
 
 
-@pytest.mark.parametrize("name", [one.name for one in CLIENTS if not one.obeys_tickets])
+@each_of(one for one in CLIENTS if not one.obeys_tickets)
 def test_a_client_that_does_not_know_the_header_comes_all_the_same(seen: Seen, name: str) -> None:
     """Which is why the gateway counts tickets, and does not rely on anybody."""
     tap = seen["told not to come by the engine"][name]
