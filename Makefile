@@ -52,7 +52,7 @@ test-alone: $(DEV_STAMP) ## those of them that need the whole machine, one after
 	$(BIN)/python -m pytest -m "alone and not vllm and not interop" $(NOT_IN_PROCESS) $(PYTEST_ARGS)
 
 test-versions: $(DEV_STAMP) ## core and scenarios on every Python from 3.11 to 3.14 that is here, VERSIONS_ARGS="--only 3.12"
-	$(BIN)/python scripts/test_versions.py $(VERSIONS_ARGS)
+	$(BIN)/python -m scripts.test_versions $(VERSIONS_ARGS)
 
 # What is nearest to the loop: reading, writing, who has left, and running out of descriptors.
 test-asyncio: $(DEV_STAMP) ## some of the tests of processes, with the gateway on asyncio's own loop

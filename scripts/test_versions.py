@@ -1,7 +1,7 @@
 """Runs the core and scenario suites on every Python that Sluice is for and that is here, and the
 gateway's process on either event loop. Prints a table, and which Pythons were not here.
 
-    python scripts/test_versions.py [--quick] [--newest] [--only VERSION]... [--python COMMAND]...
+    python -m scripts.test_versions [--quick] [--newest] [--only VERSION]... [--python COMMAND]...
 
 Looks for python3.11 and so on in the path, and in pyenv; COMMAND names one that stands elsewhere.
 Each has an environment beside the project's. --quick leaves out what takes long, and processes;
@@ -19,9 +19,11 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree as ET
+
+from scripts.check_junit import problems, read_allowed, read_report
 
 ROOT = Path(__file__).parents[1]
+_ALLOWED_SKIPS = read_allowed(ROOT / ".ci" / "allowed-skips.txt")
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 LOOPS = ("uvloop", "asyncio")
 
@@ -120,17 +122,12 @@ def run_suite(
 
 
 def counted(report: Path) -> tuple[int, tuple[str, ...]]:
-    """How many passed, or failed as they are marked to; and which failed."""
+    """How many passed, or failed as they are marked to; and what is wrong, skipped tests that are
+    not allowed to be among it."""
     if not report.exists():
         return 0, ("no report: the run broke off",)
-    passed, failed = 0, []
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314 - pytest wrote it just now
-        skip = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            failed.append(f"{case.get('classname')}::{case.get('name')}")
-        elif skip is None or skip.get("type") == "pytest.xfail":
-            passed += 1
-    return passed, tuple(failed)
+    read = read_report(report)
+    return len(read.passed) + len(read.failed_as_stated), tuple(problems(read, _ALLOWED_SKIPS))
 
 
 def ran_on(one: Interpreter, *, quick: bool) -> list[Ran]:
@@ -160,7 +157,7 @@ def report(runs: list[Ran], here: list[Interpreter]) -> int:
     print(f"Not here, and not tried: {', '.join(absent) or 'none'}")
     for run in runs:
         for test in run.failed:
-            print(f"failed on {run.version} {run.loop}: {test}")
+            print(f"{run.version} {run.loop}: {test}")
     failed = sum(len(run.failed) for run in runs)
     print(f"{sum(run.passed for run in runs)} passed, {failed} failed")
     return 1 if failed or not all(run.passed for run in runs) else 0

@@ -58,7 +58,9 @@ def test_the_first_of_each_version_is_taken_the_oldest_first(
     assert [one.command for one in found([*versions])] == ["b", "a"]
 
 
-def test_what_failed_as_marked_has_passed_and_a_run_without_report_has_not(tmp_path: Path) -> None:
+def test_what_failed_as_marked_has_passed_and_what_was_skipped_or_left_no_report_has_not(
+    tmp_path: Path,
+) -> None:
     page = tmp_path / "report.xml"
     assert counted(page) == (0, ("no report: the run broke off",))
     page.write_text(
@@ -67,7 +69,10 @@ def test_what_failed_as_marked_has_passed_and_a_run_without_report_has_not(tmp_p
         '<testcase classname="a" name="3"><skipped type="pytest.xfail"/></testcase>'
         '<testcase classname="a" name="4"><skipped type="pytest.skip"/></testcase></testsuites>'
     )
-    assert counted(page) == (2, ("a::2",))
+    assert counted(page) == (
+        2,
+        ("failed: a::2", "skipped, and not on the list of allowed skips: a::4"),
+    )
 
 
 def test_a_row_for_each_run() -> None:
