@@ -36,6 +36,8 @@ def failures(result: Result) -> list[str]:
     ]
     if not result.troubles:
         found.append("no engine was in trouble: nothing is shown")
+    if not result.least_held:
+        found.append(f"{result.plan.connections} connections were never held at once")
     return found
 
 

@@ -35,7 +35,7 @@ def passing() -> Result:
     result = Result(Plan(seconds=1_000), Invariants(Bounds(4, 4, 10)), seconds=1_000.0)
     result.before, result.after = look(100, 100), look(200_100, 200_100)
     result.told = {"good": 160_000, "verdicts": {"ok": 160_000}, "bad": {"half_close": 40_500}}
-    result.troubles = Counter(killed=3)
+    result.troubles, result.least_held = Counter(killed=3), 1_990
     for at in range(1_000):
         result.memory.add(float(at), MemoryNow(10**8, 10**8), 300_000)
     return result
@@ -87,6 +87,10 @@ def be_spared(result: Result) -> None:
     result.troubles = Counter()
 
 
+def never_all_be_there(result: Result) -> None:
+    result.least_held = 0
+
+
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
@@ -100,6 +104,7 @@ def be_spared(result: Result) -> None:
         (count_what_nobody_sent, "requests came, of 160000 good and 40500 bad clients"),
         (mislead_a_client, "1 clients saw: no answer (well)"),
         (be_spared, "nothing is shown"),
+        (never_all_be_there, "2000 connections were never held at once"),
     ],
 )
 def test_what_did_not_hold_is_told(spoil: Callable[[Result], None], told: str) -> None:
