@@ -181,10 +181,13 @@ class EngineControl:
 
     def report(self, failure: UpstreamError | int | None) -> None:
         """What came of a request: None if it went well, else the error, or a status that says so.
+        An error that is ours says neither.
 
         It takes the engine out if there are others that can take over.
         """
         if self.is_leaving or (failure is None and self._breaker.is_calm):
+            return
+        if isinstance(failure, UpstreamError) and failure.is_ours:
             return
         controller, now = self._attached(), self._clock()
         if failure is None:
@@ -195,8 +198,6 @@ class EngineControl:
             return
         may_open = controller.is_replaceable(self.name)
         if isinstance(failure, UpstreamConnectError):
-            if failure.is_ours:
-                return
             if not may_open:
                 self._call_others()
                 may_open = controller.is_replaceable(self.name)

@@ -23,6 +23,7 @@ from proxy.upstream.response_parser import ResponseParser
 from proxy.upstream.sole_chunk import sole_chunk
 from proxy.upstream.taker import Taker
 from proxy.upstream.tcp_keep_alive import keep_alive
+from proxy.upstream.total_limit import took_too_long
 
 if TYPE_CHECKING:
     import ssl
@@ -90,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._sender = RequestSender(secured, self._wire, self._loop)
 
     async def ask(self, request: UpstreamRequest, total_at: float) -> None:
-        """Sends the request and waits for the response head.
+        """Sends the request and waits for the response head, until `total_at` at the longest.
 
         However this ends but by returning, the connection is aborted.
         """
@@ -99,13 +100,13 @@ class Connection(asyncio.Protocol):
             self._parser.begin(is_head_request=request.method == "HEAD")
             self._is_resting = False
             self.has_answered = False
-            self._first_byte_at = inf
-            self._total_at = total_at
+            self._first_byte_at, self._total_at = inf, total_at
             if not self.is_closed:
                 self._sender.start(head, request.body)
                 self._watch()
             while not self._parser.head_complete:
                 await self._wait()
+            self._total_at = inf
         except BaseException:
             self.abort()
             raise
@@ -136,7 +137,7 @@ class Connection(asyncio.Protocol):
                 return b""
             self._deadline.set(self._idle_at())
             await self._wait()
-            self._deadline.set(self._total_at)
+            self._deadline.set(inf)
         self._read_on()
         return parser.take()
 
@@ -147,7 +148,7 @@ class Connection(asyncio.Protocol):
 
     def _idle_at(self) -> float:
         """When the engine will have been silent for too long."""
-        return min(self._loop.time() + self._timeouts.idle_s, self._total_at)
+        return self._loop.time() + self._timeouts.idle_s
 
     async def pass_to(self, take: Take, room: Room) -> None:
         """See UpstreamResponse.pass_to."""
@@ -156,7 +157,7 @@ class Connection(asyncio.Protocol):
         try:
             while not taker.is_done:
                 if not taker.has_room:
-                    self._deadline.set(self._total_at)
+                    self._deadline.set(inf)
                     await room()
                     taker.has_room = True
                 elif parser.buffered or parser.complete:
@@ -190,7 +191,6 @@ class Connection(asyncio.Protocol):
     def rest(self) -> None:
         """No exchange from now on: whatever comes ends the connection."""
         self._is_resting = True
-        self._total_at = inf
         self._deadline.set(inf)
         self.idle_since = self._loop.time()
 
@@ -242,8 +242,9 @@ class Connection(asyncio.Protocol):
         now = self._loop.time()
         limits = self._timeouts
         if now >= self._total_at:
-            what = f"the exchange took longer than {limits.total_s:g} s"
-        elif self._parser.head_complete or self._parser.in_head:
+            self.abort(took_too_long(self.peer, limits.total_s))
+            return
+        if self._parser.head_complete or self._parser.in_head:
             what = f"it fell silent for {limits.idle_s:g} s {self._parser.progress}"
         elif now >= self._first_byte_at:
             what = f"it did not answer within {limits.first_byte_s:g} s"
@@ -300,7 +301,7 @@ class Connection(asyncio.Protocol):
         if taker is not None and taker.has_room and not taker.is_done:
             self._pass_on(taker, parser.take(), parser.complete)
         elif self._waiter is not None:
-            self._deadline.set(self._total_at)
+            self._deadline.set(inf)
             self._wake()
         if parser.buffered > HIGH_WATER_BYTES and not self._is_reading_paused:
             self._is_reading_paused = True

@@ -20,6 +20,8 @@ class UpstreamError(Exception):
     it never holds header values, bodies or credentials."""
 
     code = "upstream_closed"
+    is_ours = False
+    """It lies on our side, and says nothing about the engine."""
 
     @property
     def what(self) -> str:
@@ -55,9 +57,16 @@ class UpstreamClosedError(UpstreamError):
 
 
 class UpstreamTimeoutError(UpstreamError):
-    """The engine was silent for longer than a timeout allows."""
+    """The engine was silent for longer than a timeout allows.
+
+    `is_ours`: it was not; the exchange took longer than any may (see total_limit).
+    """
 
     code = "upstream_timeout"
+
+    def __init__(self, message: str, *, is_ours: bool = False) -> None:
+        super().__init__(message)
+        self.is_ours = is_ours
 
 
 def located(peer: str, error: Exception) -> Exception:

@@ -23,14 +23,22 @@ from proxy.upstream.connection import Connection
 from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError, said_of
 from proxy.upstream.late_expiry import time_limit
 from proxy.upstream.port import PoolSnapshot, UpstreamTimeouts
+from proxy.upstream.total_limit import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
     from typing import Any
 
     from proxy.upstream.address import UpstreamAddress
-    from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest
+    from proxy.upstream.port import (
+        RawHeaders,
+        Room,
+        Take,
+        UpstreamRequest,
+        UpstreamResponse,
+    )
 
 # uvicorn, and so vLLM, closes a connection that has been idle for 5 s. Its clock starts before
 # ours, and a loop under load may be late: 2 s between the two keep us from writing to a connection
@@ -73,9 +81,10 @@ class ConnectionPool:
         self._reused = 0
         self._resent = 0
 
-    def exchange(self, request: UpstreamRequest) -> Exchange:
+    def exchange(self, request: UpstreamRequest) -> AbstractAsyncContextManager[UpstreamResponse]:
         """See Upstream.exchange."""
-        return Exchange(self, request)
+        exchange, total_s = Exchange(self, request), self._timeouts.total_s
+        return exchange if total_s is None else in_time(exchange, total_s, self._peer)
 
     def move(self, address: UpstreamAddress) -> None:
         """See Upstream.move."""

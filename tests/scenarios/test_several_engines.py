@@ -12,17 +12,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.upstream.address import UpstreamAddress
+from proxy.upstream.port import UpstreamTimeouts
 from tests.support.asgi_transport import AsgiClient
 from tests.support.engine_cluster import EngineCluster, prompt, with_pollers
 from tests.support.gateway_in_memory import gateway, leave
-from tests.support.scripted_app import Hold, after, answer, error_of, responds, stream
-from tests.support.virtual_time import run, settle
+from tests.support.in_memory_upstream import InMemoryUpstream
+from tests.support.scripted_app import (
+    Hold,
+    after,
+    answer,
+    error_of,
+    responds,
+    silent,
+    stream,
+)
+from tests.support.virtual_time import now, run, settle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.support.asgi_transport import AsgiExchange, Response
     from tests.support.gateway_in_memory import Sluice
+    from tests.support.scripted_app import Handler
 
 JSON = [(b"content-type", b"application/json")]
 A_POLL_S = 1.1
@@ -168,6 +179,30 @@ class TestFailingEngines:
                 assert cluster.loads()["a"] == 20
                 later.release()
                 await leave(*exchanges)
+
+        run(scenario())
+
+    @pytest.mark.parametrize("works", [stream(10_000, interval_s=1.0), silent])
+    def test_however_many_answers_our_total_timeout_cuts_no_engine_is_taken_out(
+        self, cluster: EngineCluster, works: Handler
+    ) -> None:
+        """How long they are is up to clients; without streaming they are silent till then."""
+
+        async def scenario() -> None:
+            for host in cluster.hosts.values():
+                host.app.handler = works
+                host.wire = InMemoryUpstream(host.app, UpstreamTimeouts(total_s=5))
+            async with in_front_of(cluster, "abc", max_in_flight=16) as sluice:
+                began_at = now()
+                await statuses([start(sluice) for _ in range(40)])
+                assert now() == began_at + 5
+                assert sluice.outcomes() == {"upstream_error": 40}
+                page = await AsgiClient(sluice.application.admin).request("GET", b"/readyz")
+                assert b"taken out" not in page.body
+                for host in cluster.hosts.values():
+                    host.app.handler = answer
+                assert await statuses([start(sluice) for _ in range(48)]) == [200] * 48
+                assert min(cluster.seen()[name] for name in "abc") >= 13 + 16
 
         run(scenario())
 

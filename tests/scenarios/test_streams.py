@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.upstream.port import UpstreamTimeouts
 from tests.support.gateway_in_memory import gateway, leave
 from tests.support.scripted_app import (
     DONE,
@@ -22,6 +24,9 @@ from tests.support.scripted_app import (
 from tests.support.virtual_time import now, run, settle
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.gateway_in_memory import Sluice
     from tests.support.scripted_app import Call, Fields
 
 GZIP = (b"content-encoding", b"gzip")
@@ -89,6 +94,49 @@ def test_a_client_that_does_not_read_holds_the_engine_back() -> None:
             await leave(exchange)
 
     run(scenario())
+
+
+def test_a_client_that_does_not_read_has_its_seat_for_the_total_timeout_at_most() -> None:
+    async def scenario() -> None:
+        async with endless_stream_of_5_s_at_most() as (engine, sluice):
+            exchange = sluice.start({"stream": True})
+            await exchange.head()
+            exchange.stop_reading()
+            await has_its_seat_for_5_s(engine, sluice)
+            await exchange.ended()
+            assert exchange.connection.aborted
+            assert round(now()) == 65, "what is left to say waits as long as anything would"
+
+    run(scenario())
+
+
+def test_one_that_does_not_even_read_the_head_is_told_once_it_does() -> None:
+    """As when it has sent one request after the other, and not read the first answer yet."""
+
+    async def scenario() -> None:
+        async with endless_stream_of_5_s_at_most() as (engine, sluice):
+            exchange = sluice.start({"stream": True})
+            exchange.stop_reading()
+            await has_its_seat_for_5_s(engine, sluice)
+            exchange.resume_reading()
+            assert (await exchange.response()).status == 504
+
+    run(scenario())
+
+
+@contextlib.asynccontextmanager
+async def endless_stream_of_5_s_at_most() -> AsyncIterator[tuple[ScriptedApp, Sluice]]:
+    engine = ScriptedApp(stream(10_000, interval_s=0.01))
+    timeouts = UpstreamTimeouts(total_s=5)
+    async with gateway(engine, timeouts=timeouts, write_timeout=60) as sluice:
+        yield engine, sluice
+
+
+async def has_its_seat_for_5_s(engine: ScriptedApp, sluice: Sluice) -> None:
+    await asyncio.sleep(4.9)
+    assert (sluice.in_flight, engine.aborts) == (1, 0)
+    await asyncio.sleep(0.2)
+    assert (sluice.in_flight, engine.aborts) == (0, 1)
 
 
 def test_events_are_passed_on_as_they_come() -> None:

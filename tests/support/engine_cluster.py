@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     import pytest
 
     from proxy.upstream.address import UpstreamAddress
-    from proxy.upstream.port import UpstreamRequest
+    from proxy.upstream.port import UpstreamRequest, UpstreamResponse
     from tests.support.asgi_transport import App
     from tests.support.engine_transport import Answering
-    from tests.support.in_memory_upstream import InMemoryResponse
 
 
 class EngineHost:
@@ -103,7 +102,7 @@ class EngineCluster(httpx.AsyncBaseTransport):
     # As an Upstream
 
     @contextlib.asynccontextmanager
-    async def exchange(self, request: UpstreamRequest) -> AsyncIterator[InMemoryResponse]:
+    async def exchange(self, request: UpstreamRequest) -> AsyncIterator[UpstreamResponse]:
         name = dict(request.headers)[b"host"].decode().removesuffix(".test")
         host = self.hosts[name]
         self.tried.append(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from math import inf
 from typing import TYPE_CHECKING
 
 from proxy.upstream.errors import (
@@ -19,13 +20,21 @@ from proxy.upstream.errors import (
 )
 from proxy.upstream.port import UpstreamTimeouts, pass_by_reading
 from proxy.upstream.request_sender import slices
+from proxy.upstream.total_limit import in_time, took_too_long
 from tests.support.asgi_transport import AsgiClient, NoResponseError
 from tests.support.virtual_time import now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
-    from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest
+    from proxy.upstream.port import (
+        RawHeaders,
+        Room,
+        Take,
+        UpstreamRequest,
+        UpstreamResponse,
+    )
     from tests.support.asgi_transport import App, AsgiExchange, Head
 
 # What the engine may have sent without anybody having read it: as much as socket buffers take in.
@@ -37,7 +46,7 @@ class InMemoryUpstream:
 
     `sent` lists the requests, `in_flight` and `peak` count open exchanges, `aborted_at` has the
     moments at which an exchange was left before the engine had finished its answer. Of
-    `timeouts`, the first byte and the idle time are kept.
+    `timeouts`, all but that of connecting are kept.
     """
 
     def __init__(self, app: App, timeouts: UpstreamTimeouts | None = None) -> None:
@@ -50,8 +59,12 @@ class InMemoryUpstream:
         self.peak = 0
         self.closed = False
 
+    def exchange(self, request: UpstreamRequest) -> AbstractAsyncContextManager[UpstreamResponse]:
+        exchange, total_s = self._exchange(request), self._timeouts.total_s
+        return exchange if total_s is None else in_time(exchange, total_s, "engine.test")
+
     @contextlib.asynccontextmanager
-    async def exchange(self, request: UpstreamRequest) -> AsyncIterator[InMemoryResponse]:
+    async def _exchange(self, request: UpstreamRequest) -> AsyncIterator[InMemoryResponse]:
         if self.fails_with is not None:
             raise self.fails_with
         self.sent.append(request)
@@ -73,10 +86,13 @@ class InMemoryUpstream:
         self.closed = True
 
     async def _head(self, exchange: AsgiExchange) -> Head:
+        total_s = self._timeouts.total_s
         try:
-            async with asyncio.timeout(self._timeouts.first_byte_s):
+            async with asyncio.timeout(min(self._timeouts.first_byte_s, total_s or inf)):
                 return await exchange.head()
         except TimeoutError:
+            if total_s is not None and total_s < self._timeouts.first_byte_s:
+                raise took_too_long("engine.test", total_s) from None
             silence = f"no response within {self._timeouts.first_byte_s:g} s"
             raise UpstreamTimeoutError(silence) from None
         except NoResponseError:

@@ -16,7 +16,12 @@ from proxy.admission.request import AdmissionRequest as Request
 from proxy.admission.saturation import Saturation
 from proxy.engine_control import EngineControl
 from proxy.settings import Settings
-from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError
+from proxy.upstream.errors import (
+    UpstreamClosedError,
+    UpstreamConnectError,
+    UpstreamError,
+    UpstreamTimeoutError,
+)
 from proxy.vllm.metrics_page import EngineMetrics
 from proxy.vllm.poller import EngineStatus
 from proxy.vllm.served_models import ServedModel
@@ -328,12 +333,19 @@ def test_one_that_cannot_be_connected_to_is_taken_out_and_comes_back_through_one
     run(scenario())
 
 
-def test_an_engine_is_not_taken_out_because_we_are_out_of_descriptors() -> None:
+@pytest.mark.parametrize(
+    "ours",
+    [
+        UpstreamConnectError("none left", OSError(errno.EMFILE, "Too many open files")),
+        UpstreamTimeoutError("the exchange took longer than 60 s", is_ours=True),
+    ],
+    ids=["no descriptors", "total timeout"],
+)
+def test_an_engine_is_not_taken_out_for_what_lies_on_our_side(ours: UpstreamError) -> None:
     async def scenario() -> None:
         stand = Stand("other")
-        cause = OSError(errno.EMFILE, "Too many open files")
         for _ in range(20):
-            stand.control.report(UpstreamConnectError("too many open files", cause))
+            stand.control.report(ours)
         assert not stand.controller.upstream("engine").suspended
         await stand.close()
 

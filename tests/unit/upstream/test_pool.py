@@ -267,6 +267,19 @@ def test_the_total_timeout_counts_the_connecting_too() -> None:
     run(scenario())
 
 
+def test_the_total_timeout_ends_what_waits_for_somebody_else_and_closes_the_connection() -> None:
+    async def scenario() -> None:
+        network = Network(answer=b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no")
+        pool = pool_of(UpstreamTimeouts(total_s=10))
+        with pytest.raises(UpstreamTimeoutError, match="longer than 10 s"):
+            async with pool.exchange(ASK):
+                await asyncio.sleep(1000)
+        assert (now(), network.transports[0].aborts, pool.snapshot().in_use) == (10, 1, 0)
+        await pool.aclose()
+
+    run(scenario())
+
+
 def test_closing_the_pool_while_one_connects_ends_that_too() -> None:
     async def scenario() -> None:
         network = Network(connect_s=1)
