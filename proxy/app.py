@@ -32,6 +32,7 @@ from proxy.edge.health import engine_trouble, health_router
 from proxy.edge.intake import Intake
 from proxy.edge.live_changes import live_changes_router
 from proxy.edge.local_apps import admin_app, public_app
+from proxy.edge.open_places import OpenPlaces
 from proxy.edge.open_routes import OpenRoutes
 from proxy.edge.records import Records
 from proxy.edge.request_headers import HeaderReader
@@ -42,6 +43,7 @@ from proxy.edge.status.history import History
 from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.edge.status.router import status_router
 from proxy.edge.status.watch import StatusWatch
+from proxy.effective_limits import bodies_of_a_worker, open_requests_of_a_worker
 from proxy.engine_fleet import EngineFleet
 from proxy.live_control import LiveControl
 from proxy.live_settings import LiveSettings
@@ -162,9 +164,12 @@ def build(
         new_placement=lambda: _placement(settings, rng),
     )
     intake = Intake(settings.max_body_bytes, settings.body_timeout, 0)
+    open_places = OpenPlaces(intake)
 
     def sized_for(engines: int) -> None:
-        intake.max_buffered_bytes = _body_bytes(live.now, engines)
+        bodies = bodies_of_a_worker(live.now, engines)
+        intake.max_buffered_bytes = bodies * settings.max_body_bytes
+        open_places.most = open_requests_of_a_worker(live.now, engines)
 
     fleet.attach(controller, lambda: _most_tenants(disciplines), sized_for)
     engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)
@@ -213,6 +218,7 @@ def build(
             routes=routes,
             controller=controller,
             records=records,
+            open_places=open_places,
             queue_timeout_s=lambda: live.now.queue_timeout,
         ),
         intake=intake,
@@ -222,6 +228,7 @@ def build(
         controller=controller,
         engines=engines,
         open_routes=OpenRoutes(fleet.served, fleet.any_engine, loop),
+        open_places=open_places,
         affinity=_affinity(settings),
         drain=drain,
         responder=responder,
@@ -337,12 +344,6 @@ def _http_client(settings: Settings, address: UpstreamAddress) -> Upstream:
     if settings.upstream_client == "httpx":
         return HttpxUpstream(address, timeouts)
     return ConnectionPool(address, timeouts)
-
-
-def _body_bytes(settings: Settings, engines: int) -> int:
-    """What bodies may hold together: one for each seat and each place in the queue."""
-    places = settings.max_in_flight * engines + settings.places(engines)
-    return places * settings.max_body_bytes
 
 
 def _error_of(meter: TokenMeter | None) -> Callable[[], float | None] | None:

@@ -9,6 +9,9 @@ from proxy.vllm.binding_limit import Limits, auto_kv_tokens, full_length_request
 if TYPE_CHECKING:
     from proxy.settings import Settings
 
+# One seat is no reason to tokenize one prompt at a time.
+_FEWEST_OPEN = 16
+
 
 def effective_limits(
     settings: Settings,
@@ -50,6 +53,16 @@ def budgets_of_a_worker(
     """Its part of SLUICE_MAX_PREFILL_TOKENS and of kv_budget(), for one engine."""
     prefill, kv = settings.max_prefill_tokens, kv_budget(settings, kv_cache_tokens)
     return prefill and settings.of_a_worker(prefill), kv and settings.of_a_worker(kv)
+
+
+def bodies_of_a_worker(settings: Settings, engines: int) -> int:
+    """How many it may hold in front of so many engines: one for each seat and each place."""
+    return settings.max_in_flight * engines + settings.places(engines)
+
+
+def open_requests_of_a_worker(settings: Settings, engines: int) -> int:
+    """How many that take no seat it may have at so many engines at once: as many as others."""
+    return max(_FEWEST_OPEN, settings.max_in_flight * engines)
 
 
 def _tenants(settings: Settings) -> int | None:

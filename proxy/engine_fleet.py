@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from proxy.edge.engine import Engine, LifeSign
+from proxy.edge.open_places import KEPT_FOR_INQUIRIES
 from proxy.edge.token_meter import TokenMeter
+from proxy.effective_limits import open_requests_of_a_worker
 from proxy.engine_control import EngineControl
 from proxy.upstream.header_rules import bearer
 from proxy.vllm.poller import EnginePoller
@@ -156,9 +158,11 @@ class EngineFleet:
         return {name: member.control.view() for name, member in self._members.items()}
 
     def most_connections(self) -> int:
-        """To the engines, those included that only end what runs there: one a seat, and one for
-        questions."""
-        return (self._settings.max_in_flight + 1) * len(self._members)
+        """To the engines, those included that only end what runs there: one a seat, one for
+        questions, and those of requests that take no seat."""
+        engines = len(self._members)
+        open_ = open_requests_of_a_worker(self._settings, engines) + KEPT_FOR_INQUIRIES
+        return (self._settings.max_in_flight + 1) * engines + open_
 
     def binding_limit(self) -> BindingLimit | None:
         """What binds first in the engine that is fullest; None when there is no engine."""

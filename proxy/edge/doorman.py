@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from proxy.admission.controller import AdmissionController
     from proxy.admission.outcome import Rejected
     from proxy.edge.api_keys import ApiKeys
+    from proxy.edge.open_places import OpenFullError, OpenPlaces
     from proxy.edge.records import Records
     from proxy.edge.request_headers import HeaderReader, RequestHeaders
     from proxy.edge.routes import RouteTable
@@ -35,9 +36,10 @@ class Doorman:
     routes: RouteTable
     controller: AdmissionController
     records: Records
+    open_places: OpenPlaces
     queue_timeout_s: Callable[[], float]
 
-    def objection(self, visit: Visit) -> Refusal | Rejected | None:
+    def objection(self, visit: Visit) -> Refusal | Rejected | OpenFullError | None:
         """Why this request may not come in, ready to be raised; None if it may.
 
         Writes down in the visit what it has read. To be asked once: a request that is let in is
@@ -56,7 +58,7 @@ class Doorman:
             return route
         visit.route = route
         if route.access is not Access.GATED:
-            return None
+            return self.open_places.objection(route)
         self.records.arrived(visit)
         headers = visit.headers
         return self.controller.reject_early(

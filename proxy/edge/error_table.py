@@ -122,17 +122,39 @@ def intake_full(
     max_buffered_bytes: int, overload_status: int, retry_after: RetryAfter, may_retry: bool
 ) -> OwnAnswer:
     """Bodies being uploaded hold all the memory they may: a full queue by another measure."""
+    full = (
+        f"Too many request bodies are being uploaded at once: together they may hold "
+        f"{max_buffered_bytes} bytes (places x SLUICE_MAX_BODY_BYTES)"
+    )
+    return _no_room(full, overload_status, retry_after, may_retry)._replace(close=True)
+
+
+def open_full(
+    most: int, of_bytes: bool, overload_status: int, retry_after: RetryAfter, may_retry: bool
+) -> OwnAnswer:
+    """For what takes no seat, and so waits for none."""
+    if of_bytes:
+        full = (
+            f"The bodies of requests that take no seat, such as this, may hold {most} bytes "
+            f"together (half of places x SLUICE_MAX_BODY_BYTES), and there is no room for it"
+        )
+    else:
+        full = (
+            f"{most} requests that take no seat, such as this, are at the engine, as many as may "
+            f"be there at once"
+        )
+    return _no_room(full, overload_status, retry_after, may_retry)
+
+
+def _no_room(
+    full: str, overload_status: int, retry_after: RetryAfter, may_retry: bool
+) -> OwnAnswer:
     return OwnAnswer(
         status=overload_status,
         type=ErrorType.RATE_LIMIT if overload_status == 429 else ErrorType.SERVICE_UNAVAILABLE,
         code=Reason.QUEUE_FULL.value,
-        message=(
-            f"Too many request bodies are being uploaded at once: together they may hold "
-            f"{max_buffered_bytes} bytes (places x SLUICE_MAX_BODY_BYTES); "
-            f"{_again(may_retry, retry_after.seconds)}"
-        ),
+        message=f"{full}; {_again(may_retry, retry_after.seconds)}",
         headers=(*retry_headers(retry_after), should_retry(may_retry)),
-        close=True,
     )
 
 

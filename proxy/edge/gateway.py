@@ -10,13 +10,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.admission.outcome import Reason
 from proxy.admission.request import AdmissionRequest
 from proxy.edge import error_table
 from proxy.edge.answers import CLOSE, Refusal, server_timing
 from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import ClientWatch
-from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError, IntakeFullError
+from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError
 from proxy.edge.large_body import let_go, measure_large
 from proxy.edge.routes import Access
 from proxy.edge.token_meter import UsageReader
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from proxy.edge.engine import Engine
     from proxy.edge.entrance import WrittenAnswer
     from proxy.edge.intake import Intake
+    from proxy.edge.open_places import OpenPlaces
     from proxy.edge.open_routes import OpenRoutes
     from proxy.edge.records import Records
     from proxy.edge.responder import Responder
@@ -69,6 +69,7 @@ class Gateway:
     controller: AdmissionController
     engines: Mapping[str, Engine]
     open_routes: OpenRoutes
+    open_places: OpenPlaces
     affinity: Affinity
     drain: Drain
     responder: Responder
@@ -170,9 +171,6 @@ class Gateway:
         except BodyTimeoutError as late:
             answer = error_table.body_timeout(self.intake.body_timeout_s, late.received)
             raise Refusal(answer) from None
-        except IntakeFullError:
-            self.records.shed(Reason.QUEUE_FULL)
-            raise
         visit.body_read = True
         visit.request_bytes = len(body)
         return body
@@ -216,8 +214,9 @@ class Gateway:
         """What takes no seat."""
         page = self.open_routes.page(visit)
         if page is None:
-            engine = await self.open_routes.engine(visit, body)
-            await self._exchange(visit, watch, engine, body)
+            with self.open_places.take(visit.route, len(body)):
+                engine = await self.open_routes.engine(visit, body)
+                await self._exchange(visit, watch, engine, body)
         else:
             watch.stop_listening()
             await self.responder.give(visit, page)

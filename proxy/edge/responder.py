@@ -23,6 +23,7 @@ from proxy.edge.answers import (
 from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.edge.intake import IntakeFullError
+from proxy.edge.open_places import OpenFullError
 from proxy.edge.refusal_forms import RefusalForms
 from proxy.edge.routes import Access
 from proxy.openai_api.measure import RequestShape
@@ -97,14 +98,9 @@ class Responder:
                 retry_after = self._retry_after(error.facts.expected_wait_s)
                 answer = self._refused(visit, error.facts, retry_after)
                 await self._answer(visit, answer, RequestOutcome.SHED)
-            case IntakeFullError():
-                answer = error_table.intake_full(
-                    error.most,
-                    self._overload_status,
-                    self._retry_after(math.inf),
-                    self._invite_back(),
-                )
-                await self._answer(visit, answer, RequestOutcome.SHED)
+            case IntakeFullError() | OpenFullError():
+                self._shed(Reason.QUEUE_FULL)
+                await self._answer(visit, self._no_room(error), RequestOutcome.SHED)
             case UpstreamError():
                 await self._engine_failed(visit, error)
             case Interrupted():
@@ -135,6 +131,12 @@ class Responder:
         visit.status, visit.reason = form.status, form.code
         visit.outcome = RequestOutcome.SHED
         return form.fill(retry_after, visit.headers.request_id)
+
+    def _no_room(self, error: IntakeFullError | OpenFullError) -> OwnAnswer:
+        again = self._overload_status, self._retry_after(math.inf), self._invite_back()
+        if isinstance(error, IntakeFullError):
+            return error_table.intake_full(error.most, *again)
+        return error_table.open_full(error.most, error.is_of_bytes, *again)
 
     def _write(
         self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome

@@ -32,6 +32,8 @@ class Route:
     name: str
     access: Access
     shape: RequestShape = RequestShape.OPAQUE
+    is_inquiry: bool = False
+    """Open, and asked to see what is there: other open requests do not crowd it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,6 @@ _GATED_WHEN_EXPOSED: Mapping[tuple[str, bytes], tuple[str, RequestShape]] = {
 }
 
 _OPEN: Iterable[tuple[str, bytes, str]] = (
-    ("GET", b"/version", "version"),
     ("POST", b"/tokenize", "tokenize"),
     ("POST", b"/detokenize", "detokenize"),
     ("POST", b"/v1/messages/count_tokens", "count_tokens"),
@@ -81,13 +82,14 @@ _OPEN: Iterable[tuple[str, bytes, str]] = (
     ("POST", b"/cohere/v2/chat/render", "render"),
 )
 
-MODELS = Route("models", Access.OPEN)
+MODELS = Route("models", Access.OPEN, is_inquiry=True)
 """The list of all models, which may be the gateway's to make."""
 
-_MODEL = Route("model", Access.OPEN)
+_MODEL = Route("model", Access.OPEN, is_inquiry=True)
+_VERSION = Route("version", Access.OPEN, is_inquiry=True)
 _RESPONSE = Route("response", Access.OPEN)
 _RESPONSE_CANCEL = Route("response_cancel", Access.OPEN)
-_PREFLIGHT = Route("preflight", Access.OPEN)
+_PREFLIGHT = Route("preflight", Access.OPEN, is_inquiry=True)
 
 MODEL_PREFIX = b"/v1/models/"
 """What follows it is the name of a model."""
@@ -115,7 +117,7 @@ class RouteTable:
 
     @classmethod
     def build(cls, expose: Iterable[tuple[str, str]] = ()) -> RouteTable:
-        table: dict[bytes, dict[str, Route]] = {b"/v1/models": {"GET": MODELS}}
+        table = {b"/v1/models": {"GET": MODELS}, b"/version": {"GET": _VERSION}}
         for path, (name, shape) in _GATED_POST.items():
             table[path] = {"POST": Route(name, Access.GATED, shape)}
         for method, path, name in _OPEN:

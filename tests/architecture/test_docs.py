@@ -104,6 +104,7 @@ def own_answers() -> list[OwnAnswer]:
         for answer in (
             *(error_table.refused(each, status, later, lambda: "down") for each in facts),
             error_table.intake_full(1, status, later, may_retry=True),
+            error_table.open_full(1, False, status, later, may_retry=True),
         )
     ]
     failures = [error_table.upstream_failed(kind("x")) for kind in UpstreamError.__subclasses__()]

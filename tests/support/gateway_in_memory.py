@@ -156,6 +156,7 @@ class Sluice:
         assert (self.in_flight, self.queue_depth, self.upstream.in_flight) == (0, 0, 0)
         assert self.application.drain.running == 0
         assert self.application.public.intake.buffered_bytes == 0
+        assert self.application.public.open_places.taken == 0
         outcomes = self.outcomes()
         assert outcomes.total() == self.started, f"{outcomes} of {self.started} requests"
         assert len(self.records) == self.started

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from proxy.effective_limits import budgets_of_a_worker, effective_limits, kv_budget
+from proxy.effective_limits import (
+    bodies_of_a_worker,
+    budgets_of_a_worker,
+    effective_limits,
+    kv_budget,
+    open_requests_of_a_worker,
+)
 from proxy.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -53,3 +59,12 @@ def test_workers_have_a_part_of_the_token_limits_each_rounded_up() -> None:
     assert budgets_of_a_worker(chosen, None) == (334, None)
     assert budgets_of_a_worker(settings(**shared), 100_000) == (None, None)
     assert budgets_of_a_worker(settings(max_kv_tokens=7), None) == (None, 7)
+
+
+def test_as_many_bodies_as_seats_and_places_and_open_requests_as_seats_but_never_very_few() -> None:
+    for workers, places in ((1, 9), (3, 3)):
+        chosen = settings(max_queue_depth=9, workers=workers, redis_url="redis://store:6379/0")
+        assert bodies_of_a_worker(chosen, 2) == 2 * 50 + places
+        assert open_requests_of_a_worker(chosen, 2) == 2 * 50
+    least = settings(max_in_flight=1, max_queue_depth=0)
+    assert (bodies_of_a_worker(least, 1), open_requests_of_a_worker(least, 1)) == (1, 16)

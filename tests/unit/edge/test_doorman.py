@@ -12,6 +12,8 @@ from proxy.admission.snapshot import AdmissionSnapshot
 from proxy.edge.answers import Refusal
 from proxy.edge.api_keys import ApiKeys
 from proxy.edge.doorman import Doorman
+from proxy.edge.intake import Intake
+from proxy.edge.open_places import OpenFullError, OpenPlaces
 from proxy.edge.records import Records
 from proxy.edge.request_headers import HeaderReader, RequestHeaders
 from proxy.edge.routes import UNKNOWN_ROUTE, RouteTable
@@ -42,19 +44,22 @@ class Door:
             routes.names(), lambda: AdmissionSnapshot((), 0, 0, False), dict, str
         )
         self.observer = RecordingObserver()
+        self.open_places = OpenPlaces(Intake(100, 1.0, 100))
+        self.open_places.most = 1
         self.doorman = Doorman(
             header_reader=HeaderReader(),
             keys=ApiKeys({name: KeyDigest.of(key) for name, key in (keys or {}).items()}),
             routes=routes,
             controller=AdmissionController(one_upstream(seats), 0, loop.time, self.observer),
             records=Records(self.metrics, routes.names(), (), loop.time, RecentRefusals()),
+            open_places=self.open_places,
             queue_timeout_s=lambda: 5.0,
         )
         self.visit: Visit
 
     def objection(
         self, headers: Headers = (), method: str = "POST", target: bytes = CHAT
-    ) -> Refusal | Rejected | None:
+    ) -> Refusal | Rejected | OpenFullError | None:
         scope = {
             "method": method,
             "raw_path": target,
@@ -100,6 +105,17 @@ def test_an_open_route_passes_and_is_no_arrival() -> None:
         assert (door.visit.route.name, door.arrivals) == ("models", 0)
 
     at(visit, seats=0)
+
+
+def test_one_open_request_too_many_is_told_so_before_its_body_is_read() -> None:
+    def visit(door: Door) -> None:
+        assert door.objection(target=b"/tokenize") is None
+        with door.open_places.take(door.visit.route, 0):
+            assert isinstance(door.objection(target=b"/tokenize"), OpenFullError)
+            assert door.visit.route.name == "tokenize"
+            assert door.objection(method="GET", target=b"/v1/models") is None
+
+    at(visit)
 
 
 @pytest.mark.parametrize(

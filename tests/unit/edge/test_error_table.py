@@ -162,6 +162,21 @@ def test_a_full_intake_is_answered_as_a_full_queue(status: int, type_: str) -> N
     )
 
 
+@pytest.mark.parametrize(("status", "type_"), [(503, UNAVAILABLE), (429, RATE_LIMIT)])
+@pytest.mark.parametrize(
+    ("of_bytes", "said"), [(True, "may hold 70 bytes"), (False, "70 requests")]
+)
+def test_too_many_open_requests_are_answered_so_too_and_the_client_keeps_its_connection(
+    of_bytes: bool, said: str, status: int, type_: str
+) -> None:
+    answer = error_table.open_full(70, of_bytes, status, AGAIN, may_retry=False)
+    assert (answer.status, answer.type, answer.code) == (status, type_, "queue_full")
+    assert said in answer.message
+    assert not answer.close
+    assert dict(answer.headers)[b"retry-after"] == b"7"
+    assert dict(answer.headers)[b"x-should-retry"] == b"false"
+
+
 def test_the_end_of_the_drain_is_answered_as_draining() -> None:
     answer = error_table.drain_ended(AGAIN, may_retry=False)
     assert (answer.status, answer.type, answer.code) == (503, UNAVAILABLE, "draining")

@@ -16,6 +16,7 @@ from proxy.edge.answers import Refusal
 from proxy.edge.client_connection import ConnectionRefusal
 from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.edge.intake import IntakeFullError
+from proxy.edge.open_places import OpenFullError
 from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.responder import Responder
 from proxy.edge.routes import UNKNOWN_ROUTE, Access, Route
@@ -165,12 +166,14 @@ def test_a_page_of_ours_is_a_whole_answer(draining: bool) -> None:
     run(scenario())
 
 
-def test_a_full_intake_counts_as_shed() -> None:
+@pytest.mark.parametrize("error", [IntakeFullError(1000), OpenFullError(1000)])
+def test_a_full_intake_counts_as_shed_and_so_do_too_many_open_requests(error: Exception) -> None:
     async def scenario() -> None:
         desk = Desk()
-        await desk.respond(IntakeFullError(1000))
+        await desk.respond(error)
         desk.check(503, "queue_full", RequestOutcome.SHED)
         assert desk.waits == [math.inf]
+        assert desk.sheds == [Reason.QUEUE_FULL]
 
     run(scenario())
 

@@ -1,0 +1,103 @@
+"""What takes no seat is bounded all the same: an engine may sit on it for as long as it likes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.support.gateway_in_memory import Sluice, gateway, leave
+from tests.support.scripted_app import Hold, ScriptedApp, answer, error_of
+from tests.support.virtual_time import now, run, settle
+
+TOKENIZE = b"/tokenize"
+
+
+async def statuses_of(sluice: Sluice, count: int, body: bytes) -> list[int]:
+    exchanges = [sluice.start(body, target=TOKENIZE) for _ in range(count)]
+    return [(await exchange.response()).status for exchange in exchanges]
+
+
+def test_no_more_are_at_the_engine_than_there_are_seats() -> None:
+    async def scenario() -> None:
+        hold = Hold()
+        engine = ScriptedApp(hold)
+        async with gateway(engine, max_in_flight=18, max_queue_depth=4) as sluice:
+            held = [sluice.start(target=TOKENIZE) for _ in range(18)]
+            await settle()
+            assert engine.in_flight == 18
+            surplus = [sluice.start([b"{", 10.0, b"}"], target=TOKENIZE) for _ in range(30)]
+            refusals = [await exchange.response() for exchange in surplus]
+            assert {refusal.status for refusal in refusals} == {503}
+            assert now() == 0, "refused before its body has come"
+            error = error_of(refusals[0].body)
+            assert error["code"] == refusals[0].header("x-sluice-reason") == "queue_full"
+            assert "18 requests that take no seat" in error["message"]
+            assert 1 <= int(refusals[0].header("retry-after") or "") <= 55
+            assert refusals[0].header("x-should-retry") in ("true", "false")
+            assert engine.in_flight == 18
+            engine.handler = answer
+            assert (await sluice.ask()).status == 200, "seats are for whom they are for"
+            assert (await sluice.get(b"/v1/models")).status == 200
+            assert (await sluice.get(b"/version")).status == 200
+            hold.release()
+            assert {(await exchange.response()).status for exchange in held} == {200}
+            assert sluice.outcomes() == {"ok": 18 + 3, "shed": 30}
+            assert sluice.sheds() == {"queue_full": 30}
+
+    run(scenario())
+
+
+def test_each_that_is_broken_off_makes_room_for_exactly_one() -> None:
+    async def scenario() -> None:
+        hold = Hold()
+        engine = ScriptedApp(hold)
+        async with gateway(engine, max_in_flight=1, max_queue_depth=0) as sluice:
+            places = sluice.application.public.open_places
+            for _ in range(3):
+                held = [sluice.start(target=TOKENIZE) for _ in range(16)]
+                await settle()
+                assert (places.taken, engine.in_flight) == (16, 16)
+                assert await statuses_of(sluice, 1, b"{}") == [503]
+                await leave(*held)
+                assert (places.taken, places.held_bytes) == (0, 0)
+            assert sluice.outcomes() == {"abandoned": 48, "shed": 3}
+
+    run(scenario())
+
+
+def test_those_that_are_uploaded_together_are_counted_once_more_when_they_are_whole() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp(Hold())
+        async with gateway(engine, max_in_flight=1, max_queue_depth=0) as sluice:
+            uploads = [sluice.start([b"{", 1.0, b"}"], target=TOKENIZE) for _ in range(20)]
+            await asyncio.sleep(2)
+            assert engine.in_flight == 16
+            await leave(*uploads)
+            assert sluice.outcomes() == {"abandoned": 16, "shed": 4}
+
+    run(scenario())
+
+
+def test_their_bodies_hold_half_of_what_uploads_may_and_leave_the_rest_to_others() -> None:
+    async def scenario() -> None:
+        hold = Hold()
+        engine = ScriptedApp(hold)
+        async with gateway(
+            engine, max_in_flight=1, max_queue_depth=1, max_body_bytes=1000
+        ) as sluice:
+            intake = sluice.application.public.intake
+            held = sluice.start(b" " * 900, target=TOKENIZE)
+            await settle()
+            assert await statuses_of(sluice, 5, b" " * 900) == [503] * 5
+            refusal = await sluice.ask(b" " * 900, target=TOKENIZE)
+            assert "1000 bytes" in error_of(refusal.body)["message"]
+            assert intake.buffered_bytes == 900
+            engine.handler = answer
+            pieces: list[bytes | float] = [b" " * 900, 1.0, b"{}"]
+            assert (await sluice.ask(pieces)).status == 200
+            assert (await sluice.ask(b" " * 100, target=TOKENIZE)).status == 200
+            hold.release()
+            assert (await held.response()).status == 200
+            assert intake.buffered_bytes == 0
+            assert sluice.sheds() == {"queue_full": 6}
+
+    run(scenario())

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from proxy.edge.intake import Intake
+from proxy.edge.open_places import KEPT_FOR_INQUIRIES, OpenFullError, OpenPlaces
+from proxy.edge.routes import MODELS, Access, Route
+
+TOKENIZE = Route("tokenize", Access.OPEN)
+
+
+def places(most: int = 100, *, buffered: int = 1000, largest: int = 100) -> OpenPlaces:
+    bound = OpenPlaces(Intake(largest, 1.0, buffered))
+    bound.most = most
+    return bound
+
+
+def refusal(bound: OpenPlaces, route: Route = TOKENIZE, body_bytes: int = 0) -> OpenFullError:
+    with pytest.raises(OpenFullError) as caught, bound.take(route, body_bytes):
+        pass
+    return caught.value
+
+
+def test_there_are_as_many_as_may_be_and_one_that_ends_makes_room() -> None:
+    bound = places(2)
+    with bound.take(TOKENIZE, 0):
+        assert bound.objection(TOKENIZE) is None
+        with bound.take(TOKENIZE, 0):
+            assert bound.objection(TOKENIZE) is not None
+            error = refusal(bound)
+            assert (error.most, error.is_of_bytes) == (2, False)
+            assert bound.taken == 2, "who is refused takes nothing"
+        with bound.take(TOKENIZE, 0):
+            assert bound.taken == 2
+    assert bound.taken == 0
+
+
+def test_who_asks_what_is_there_has_some_places_beyond_the_bound() -> None:
+    bound = places(0)
+    assert bound.objection(TOKENIZE) is not None
+    taken = [bound.take(MODELS, 0) for _ in range(KEPT_FOR_INQUIRIES)]
+    for one in taken:
+        assert bound.objection(MODELS) is None
+        one.__enter__()
+    assert refusal(bound, MODELS).most == KEPT_FOR_INQUIRIES
+    for one in taken:
+        one.__exit__(None, None, None)
+    assert bound.taken == 0
+
+
+def test_bodies_count_as_uploads_do_for_as_long_as_the_request_is_under_way() -> None:
+    bound = places()
+    with contextlib.suppress(ZeroDivisionError), bound.take(TOKENIZE, 70):
+        assert (bound.held_bytes, bound._intake.buffered_bytes) == (70, 70)
+        raise ZeroDivisionError
+    assert (bound.taken, bound.held_bytes, bound._intake.buffered_bytes) == (0, 0, 0)
+
+
+def test_bodies_hold_no_more_than_half_of_what_uploads_may() -> None:
+    bound = places(buffered=300)
+    with bound.take(TOKENIZE, 90):
+        error = refusal(bound, body_bytes=61)
+        assert (error.most, error.is_of_bytes) == (150, True)
+        assert refusal(bound, MODELS, 61).is_of_bytes, "what asks what is there brings no body"
+        with bound.take(TOKENIZE, 60), bound.take(MODELS, 0):
+            assert bound.held_bytes == 150
+
+
+def test_one_body_as_large_as_may_be_always_finds_room() -> None:
+    bound = places(buffered=100)
+    with bound.take(TOKENIZE, 100):
+        assert refusal(bound, body_bytes=1).most == 100
+
+
+def test_it_says_how_full_it_is() -> None:
+    bound = places(2)
+    with bound.take(TOKENIZE, 7):
+        assert repr(bound) == "<OpenPlaces 1 of 2 taken, 7 bytes>"
