@@ -36,7 +36,7 @@ def count_prompts(raw: Raw) -> int:
     messages); a list of texts, of token id lists or of conversations is as many as it has."""
     if not is_given(raw):
         return 0
-    first = _first_item(raw)
+    first = first_item(raw)
     if first is None:
         return 1
     return len(_items(raw)) if first in b'"[' else 1
@@ -46,7 +46,18 @@ def count_items(raw: Raw) -> int:
     """A list is as many inputs as it has items, anything else is one."""
     if not is_given(raw):
         return 0
-    return 1 if _first_item(raw) is None else len(_items(raw))
+    first = first_item(raw)
+    if first is None:
+        return 1
+    return _numbers(raw) if first in b"-0123456789" else len(_items(raw))
+
+
+def _numbers(raw: Raw) -> int:
+    """Items of a list of numbers: without an object for each, in a tenth of the time."""
+    listed = bytes(raw)
+    if b'"' in listed or b"{" in listed or listed.find(b"[", 1) > 0:
+        return len(_items(raw))
+    return listed.count(b",") + 1
 
 
 def count_entries(raw: Raw) -> int:
@@ -55,6 +66,12 @@ def count_entries(raw: Raw) -> int:
         return len(_entries(raw)) if is_given(raw) else 0
     except msgspec.DecodeError:
         return 1
+
+
+def first_item(raw: Raw | bytes | memoryview) -> bytes | None:
+    """The first byte after the bracket of a list (of an empty one, the other bracket)."""
+    found = _FIRST_ITEM.match(raw)
+    return found[1] if found else None
 
 
 def integer(raw: Raw) -> int | None:
@@ -67,23 +84,6 @@ def integer(raw: Raw) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
-def token_ids(raw: Raw) -> tuple[int, ...] | None:
-    """How many token ids each prompt has, when all prompts are lists of them; None otherwise."""
-    first = _first_item(raw)
-    if first is None or first not in b"[]-0123456789":
-        return None
-    counts = [_ids_in(bytes(item)) for item in (_items(raw) if first == b"[" else (raw,))]
-    known = tuple(count for count in counts if count is not None)
-    return known if len(known) == len(counts) else None
-
-
-def _ids_in(prompt: bytes) -> int | None:
-    """Commas tell, as long as there is nothing but one list of numbers."""
-    if prompt[:1] != b"[" or prompt.find(b"[", 1) > 0 or b'"' in prompt or b"{" in prompt:
-        return None
-    return prompt.count(b",") + 1 if prompt[1:-1].strip() else 0
-
-
 def is_true(raw: Raw) -> bool:
     """Whether the engine would read the value as true."""
     value = _scalar(raw)
@@ -94,12 +94,6 @@ def text(raw: Raw) -> str | None:
     """The string, None when it is none, or absurdly long."""
     value = _scalar(raw)
     return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else None
-
-
-def _first_item(raw: Raw) -> bytes | None:
-    """The first byte after the bracket of a list (of an empty one, the other bracket)."""
-    found = _FIRST_ITEM.match(raw)
-    return found[1] if found else None
 
 
 def _scalar(raw: Raw) -> bool | int | float | str | None:

@@ -30,7 +30,6 @@ from proxy.openai_api.counting import (
     is_given,
     is_true,
     text,
-    token_ids,
 )
 from proxy.openai_api.inline_media import text_bytes, text_bytes_in_steps
 from proxy.openai_api.request_fields import (
@@ -40,12 +39,14 @@ from proxy.openai_api.request_fields import (
     read_fields,
     read_strict_fields,
 )
+from proxy.openai_api.token_ids import token_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from proxy.openai_api.blocks import Blocks
     from proxy.openai_api.steps import Steps
+    from proxy.openai_api.token_ids import TokenIds
 
 __all__ = [
     "MAX_SEATS",
@@ -192,7 +193,7 @@ def _measured(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> 
         sampling = nested_fields(fields.sampling_params)
     width = _width(sampling) if rule.sampled else 1
     prompts = max(rule.sequences(fields), 1)
-    counts = _token_ids(rule, fields) if rule.ids else None
+    ids = _token_ids(rule, fields) if rule.ids else None
     return Measured(
         seats=min(width * prompts, MAX_SEATS),
         stream=is_true(fields.stream),
@@ -201,27 +202,27 @@ def _measured(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> 
         model=text(fields.model),
         background=shape is RequestShape.RESPONSES and is_true(fields.background),
         prompts=min(prompts, MAX_SEATS),
-        prompt_token_ids=None if counts is None else sum(counts),
-        longest_prompt_token_ids=_longest(counts, rule, fields, sampling),
+        prompt_token_ids=None if ids is None else ids.total,
+        longest_prompt_token_ids=_longest(ids, rule, fields, sampling),
     )
 
 
-def _token_ids(rule: _Rule, fields: RequestFields) -> tuple[int, ...] | None:
-    """Token ids of each prompt; None when any prompt is something else."""
+def _token_ids(rule: _Rule, fields: RequestFields) -> TokenIds | None:
+    """None when any prompt is something else."""
     if any(is_given(getattr(fields, name)) for name in rule.prompt if name != rule.ids):
         return None
     return token_ids(getattr(fields, rule.ids))
 
 
 def _longest(
-    counts: tuple[int, ...] | None, rule: _Rule, fields: RequestFields, sampling: RequestFields
+    ids: TokenIds | None, rule: _Rule, fields: RequestFields, sampling: RequestFields
 ) -> int | None:
     """None where the engine may take less than all of a prompt at once: a client can ask for it
     to be shortened, and an embedding can be made piece by piece."""
-    if not counts or not rule.generates:
+    if ids is None or not rule.generates:
         return None
     shortened = is_given(fields.truncate_prompt_tokens) or is_given(sampling.truncate_prompt_tokens)
-    return None if shortened else max(counts)
+    return None if shortened else ids.longest
 
 
 def _width(sampling: RequestFields) -> int:
