@@ -5,8 +5,8 @@ replaced. What is added:
 
 - malformed requests get an OpenAI error, never a plain-text one, and never in the middle of an
   answer;
-- the head of a request is bounded in size (431) and in time (408), an upload that goes on after
-  its answer is bounded in time, and so is a client that does not read;
+- the head of a request is bounded in size, in fields (431) and in time (408), an upload that goes
+  on after its answer is bounded in time, and so is a client that does not read;
 - trailers and chunk extensions are bounded too, and dropped; trailers end the connection;
 - a pipelined request does not stop us from seeing that the client has left, nor from telling the
   request that runs, as uvicorn would tell only the one that was read last;
@@ -71,7 +71,7 @@ class SluiceProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn calls it
         super().__init__(*args, **kwargs)
-        self.pipeline = []
+        self.pipeline, self.headers = [], []
         self.reading_since: float | None = None
         self.refusal: ConnectionRefusal | None = None
         self._has_begun = self._due = self._is_deaf = self._in_head = False
@@ -112,8 +112,8 @@ class SluiceProtocol(HttpToolsProtocol):
         if self._in_head:
             # Counted per read, after parsing: a head that came whole with its body costs nothing.
             self._head_bytes += len(data)
-            if self._head_bytes > unreadable.MAX_HEAD_BYTES:
-                self._refuse(431, "bad_request", unreadable.HEAD_TOO_LARGE)
+            if too_large := unreadable.too_large(self._head_bytes, self.headers):
+                self._refuse(431, "bad_request", too_large)
         elif self._framing is not None and self._framing.is_too_much:
             self._refuse(431, "bad_request", TOO_MUCH_FRAMING)
 
@@ -163,16 +163,14 @@ class SluiceProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """As uvicorn's, but for the cycle's class, and for what it costs: no limit_concurrency
         (admission is ours), no app state, and the URL taken apart by hand where it is a path."""
-        if (
-            self._framing is not None
-            or self._head_bytes + self._read_bytes > unreadable.MAX_HEAD_BYTES
-        ):
+        may_be_large = self._head_bytes + self._read_bytes > unreadable.MAX_HEAD_BYTES
+        if may_be_large or self._framing is not None:
             self._measure_head()
         parser = self.parser
         http_version = parser.get_http_version()
         self.scope["method"] = parser.get_method().decode("ascii")
         self.scope["http_version"] = http_version
-        unreadable.check_version_and_host(http_version, self._hosts)
+        unreadable.check_head(http_version, self._hosts, self.headers)
         upgrade = parser.should_upgrade()
         self._body_after_upgrade = upgrade and announces_body(self.headers)
         self._set_target(self.url)
@@ -337,6 +335,8 @@ class SluiceProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._is_deaf = True  # the parser makes no sense of what comes after, either
+        if self._in_head:
+            self.headers.clear()  # nobody reads them, and the request before may run on for long
         cycle = self.cycle
         if self.pipeline:
             self._stop_listening()  # several answers are due before this one could be

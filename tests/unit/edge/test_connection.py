@@ -16,7 +16,7 @@ from proxy.edge.client_connection import (
 from proxy.edge.connection import ConnectionLimits, SluiceProtocol
 from proxy.edge.entrance import WrittenAnswer
 from proxy.edge.response_cycle import ResponseCycle
-from proxy.edge.unreadable import MAX_HEAD_BYTES
+from proxy.edge.unreadable import MAX_FIELDS, MAX_HEAD_BYTES
 from tests.support.fake_wire import Wire
 from tests.support.knots import no_knots_of
 from tests.support.scripted_app import error_of
@@ -764,6 +764,53 @@ def test_heads_are_measured_one_by_one() -> None:
             await wire.done()
         assert len(wire.calls) == 5
         wire.client_leaves()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b""], ids=["whole", "still coming"])
+@pytest.mark.parametrize("piece_bytes", [500, 10_000])
+def test_a_head_of_too_many_fields_is_refused_whatever_its_size(
+    piece_bytes: int, end: bytes
+) -> None:
+    """Thirteen thousand fields in 64 KiB took a megabyte and a half."""
+
+    async def scenario() -> None:
+        wire = Wire(echo)
+        head = b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a:b\r\n" * (MAX_FIELDS + 1) + end
+        for start in range(0, len(head), piece_bytes):
+            wire.receives(head[start : start + piece_bytes])
+        await settle()
+        assert refusal(wire)[0] == 431
+        assert b"256 header fields" in wire.sent
+        assert wire.calls == []
+
+    run(scenario())
+
+
+def test_a_head_that_is_refused_behind_a_running_request_is_not_kept() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        wire = Wire(app)
+        wire.receives(GET % 1)
+        await settle()
+        wire.receives(b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a:b\r\n" * 10_000 + b"\r\n")
+        assert wire.protocol.headers == []
+        assert wire.calls[0]["headers"] == [(b"host", b"x")]
+        app.go()
+        await wire.done()
+        assert bodies(wire) == [b"/1"]
+
+    run(scenario())
+
+
+def test_as_many_fields_as_may_be_are_served() -> None:
+    async def scenario() -> None:
+        wire = Wire(echo)
+        fields = b"a:b\r\n" * (MAX_FIELDS - 1)
+        wire.receives(b"GET / HTTP/1.1\r\nhost: x\r\n" + fields + b"\r\n")
+        await wire.done()
+        assert len(wire.calls) == 1
 
     run(scenario())
 

@@ -5,12 +5,15 @@ import json
 import pytest
 
 from proxy.edge.unreadable import (
+    HEAD_TOO_LARGE,
+    MAX_FIELDS,
     MAX_HEAD_BYTES,
     UnreadableHeadError,
     answer_to_unreadable,
     check_coding,
+    check_head,
     check_head_size,
-    check_version_and_host,
+    too_large,
 )
 
 
@@ -32,13 +35,13 @@ def test_an_error_says_what_the_client_is_told() -> None:
 
 @pytest.mark.parametrize(("version", "hosts"), [("1.1", 1), ("1.0", 0), ("1.0", 1)])
 def test_one_host_in_a_version_we_speak_is_a_request(version: str, hosts: int) -> None:
-    check_version_and_host(version, hosts)
+    check_head(version, hosts, ())
 
 
 @pytest.mark.parametrize(("version", "hosts"), [("1.1", 0), ("1.1", 2), ("1.0", 2), ("2.0", 1)])
 def test_anything_else_is_told_what_is_wrong(version: str, hosts: int) -> None:
     with pytest.raises(UnreadableHeadError, match=r"spoken here|Host headers") as raised:
-        check_version_and_host(version, hosts)
+        check_head(version, hosts, ())
     assert raised.value.status == 400
 
 
@@ -59,3 +62,14 @@ def test_a_head_has_a_largest_size() -> None:
     with pytest.raises(UnreadableHeadError) as raised:
         check_head_size(b"/", [(b"a", most + b"x")])
     assert raised.value.status == 431
+
+
+def test_a_head_is_too_large_by_its_bytes_or_by_its_fields() -> None:
+    most = [(b"a", b"b")] * MAX_FIELDS
+    assert too_large(MAX_HEAD_BYTES, most) is None
+    check_head("1.1", 1, most)
+    assert too_large(MAX_HEAD_BYTES + 1, ()) == HEAD_TOO_LARGE
+    assert "256 header fields" in (too_large(1, [*most, (b"a", b"b")]) or "")
+    with pytest.raises(UnreadableHeadError) as caught:
+        check_head("1.1", 1, [*most, (b"a", b"b")])
+    assert caught.value.status == 431
