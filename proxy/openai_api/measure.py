@@ -33,6 +33,7 @@ from proxy.openai_api.counting import (
 )
 from proxy.openai_api.inline_media import text_bytes, text_bytes_in_steps
 from proxy.openai_api.request_fields import (
+    NESTED_TOO_DEEPLY,
     RequestFields,
     UnreadableBodyError,
     nested_fields,
@@ -187,6 +188,14 @@ class _Rule:
 
 
 def _measured(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> Measured:
+    """The stack may be too short for looking into a field although it was not for finding it."""
+    try:
+        return _counted(shape, fields, prompt_bytes)
+    except RecursionError:
+        raise UnreadableBodyError(NESTED_TOO_DEEPLY) from None
+
+
+def _counted(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> Measured:
     rule = _RULES[shape]
     sampling = fields
     if shape is RequestShape.GENERATE:

@@ -12,6 +12,8 @@ from msgspec import Raw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+NESTED_TOO_DEEPLY = "the request body is nested too deeply"
+
 _ABSENT = Raw()
 _CONSTANTS = (b"-Infinity", b"Infinity", b"NaN")
 _NULL = b"null"
@@ -73,7 +75,7 @@ def read_fields(body: bytes) -> RequestFields:
     except msgspec.DecodeError:
         return _read_lax_fields(body)
     except RecursionError:
-        raise UnreadableBodyError("the request body is nested too deeply") from None
+        raise UnreadableBodyError(NESTED_TOO_DEEPLY) from None
 
 
 def read_strict_fields(body: bytes) -> RequestFields:
@@ -108,7 +110,7 @@ def _read_lax_fields(body: bytes) -> RequestFields:
     except msgspec.DecodeError as error:
         raise UnreadableBodyError(f"the request body cannot be read: {error}") from None
     except RecursionError:
-        raise UnreadableBodyError("the request body is nested too deeply") from None
+        raise UnreadableBodyError(NESTED_TOO_DEEPLY) from None
     return fields
 
 

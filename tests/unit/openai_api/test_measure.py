@@ -330,6 +330,39 @@ def test_an_opaque_body_is_not_looked_at_even_if_it_says_it_is_json() -> None:
     assert measure(RequestShape.OPAQUE, JSON_TYPE, b"{not json") == Measured(seats=1)
 
 
+# Nesting -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "field"),
+    [
+        (RequestShape.COMPLETIONS, b"prompt"),
+        (RequestShape.CHAT_BATCH, b"messages"),
+        (RequestShape.EMBEDDINGS, b"input"),
+        (RequestShape.EMBED_V2, b"texts"),
+        (RequestShape.RERANK, b"documents"),
+        (RequestShape.SCORE, b"queries"),
+        (RequestShape.SYSTEMONE, b"questions"),
+        (RequestShape.GENERATE, b"sampling_params"),
+        (RequestShape.INVOCATIONS, b"documents"),
+    ],
+)
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"n":', b"}")])
+def test_at_every_depth_a_body_is_measured_or_nested_too_deeply(
+    shape: RequestShape, field: bytes, opening: bytes, closing: bytes
+) -> None:
+    """Where the interpreter bounds calls, there is a depth at which a field can be found but not
+    looked into. A thousand less what the test itself takes, it was; nobody was told 400 there."""
+    said = set()
+    for depth in (*range(800, 1010), 1_000_000):
+        body = b'{"%b":%b1%b}' % (field, opening * depth, closing * depth)
+        try:
+            said.add(str(measure(shape, JSON_TYPE, body).seats))
+        except UnreadableBodyError as error:
+            said.add(str(error))
+    assert said == {"1", "the request body is nested too deeply"}
+
+
 # Anything ----------------------------------------------------------------------------------------
 
 READABLE = [shape for shape in RequestShape if shape is not RequestShape.OPAQUE]
