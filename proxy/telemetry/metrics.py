@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Exemplar
 
 from proxy import __version__
@@ -20,6 +19,7 @@ from proxy.admission.outcome import Reason
 from proxy.telemetry import declarations as d
 from proxy.telemetry.families import families
 from proxy.telemetry.instruments import Distribution, Tally
+from proxy.telemetry.page_format import written
 from proxy.telemetry.request_outcome import RequestOutcome
 from proxy.telemetry.totals import Totals
 
@@ -170,8 +170,7 @@ class Metrics:
 
     def page(self, accept: str = "") -> tuple[bytes, str]:
         """The metrics page and its content type: OpenMetrics if `accept` asks for it."""
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return written(self._registry, accept)
 
     def families(self) -> tuple[Family, ...]:
         """What the page says, to be put together with other workers' pages."""

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 
 from proxy.edge.health import health_router
 from proxy.edge.live_changes import live_changes_router
@@ -15,6 +14,7 @@ from proxy.edge.status.facts import StatusFacts
 from proxy.edge.status.history import History
 from proxy.edge.status.router import status_router
 from proxy.telemetry.families import as_metrics
+from proxy.telemetry.page_format import written
 from proxy.workers import together
 from proxy.workers.changes import ChangesOfAll
 
@@ -66,8 +66,7 @@ class SharedPage:
         self._registry.register(self)
 
     def page(self, accept: str = "") -> tuple[bytes, str]:
-        encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return written(self._registry, accept)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each page."""
