@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import resource
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -155,13 +157,24 @@ def announce(
     host, port = reachable(public)
     admin_host, admin_port = reachable(admin)
     places, workers = settings.places_in_all(len(engines)), settings.workers
-    click.echo(
+    _say(
         f"Sluice {__version__} serves http://{host}:{port} in front of "
         f"{seats_in_words(settings, engines)}, {places} waiting places, "
         f"{settings.queue_timeout:g} s at most in the queue"
         f"{f', {workers} processes' if workers > 1 else ''}\n"
         f"Metrics and health: http://{admin_host}:{admin_port}/metrics, /status, /healthz, /readyz"
     )
+
+
+def _say(text: str) -> None:
+    """To standard output. On a full disk it is lost, as lines of the log are; requests go on."""
+    try:
+        click.echo(text)
+    except OSError as error:
+        _log.warning("standard output cannot be written to: %s", error)
+        # What is buffered would fail again at the end, with an exit code of its own.
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def seats_in_words(settings: Settings, engines: Sequence[str]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import resource
+import sys
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +23,6 @@ from tests.support.gateway_in_memory import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -175,3 +176,20 @@ def test_the_collector_is_told_what_stays() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+# Standard output ---------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no disk that is always full")
+def test_a_full_disk_costs_what_would_be_said_at_the_start_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        bind(Address("127.0.0.1", 0, "")) as bound,
+        Path("/dev/full").open("w", encoding="utf-8") as full,
+    ):
+        monkeypatch.setattr(sys, "stdout", full)
+        module.announce(settings(), ["http://vllm"], bound, bound)
+        full.close()  # as the interpreter does in the end, with an exit code of its own if it fails
+    assert "standard output cannot be written to" in caplog.text
