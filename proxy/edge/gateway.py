@@ -17,6 +17,7 @@ from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import ClientWatch
 from proxy.edge.intake import BodyTimeoutError, BodyTooLargeError
 from proxy.edge.large_body import let_go, measure_large
+from proxy.edge.request_headers import RequestHeaders, new_request_id
 from proxy.edge.routes import Access
 from proxy.edge.token_meter import UsageReader
 from proxy.edge.visit import Visit
@@ -112,6 +113,8 @@ class Gateway:
         try:
             return self.doorman.objection(visit)
         except Exception as error:  # noqa: BLE001  # the responder answers for every one of them
+            if not visit.headers.request_id:  # the client is told to look for it
+                visit.headers = RequestHeaders(new_request_id())
             return error
 
     async def _handle(self, visit: Visit, objection: Exception | None) -> None:

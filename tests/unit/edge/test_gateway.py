@@ -11,12 +11,13 @@ import gc
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from proxy.admission.controller import AdmissionController
 from proxy.edge.open_routes import OpenRoutes
+from proxy.edge.request_headers import HeaderReader
 from proxy.edge.visit import Visit
 from proxy.upstream.address import UpstreamAddress
 from proxy.upstream.errors import (
@@ -598,6 +599,30 @@ def test_a_failure_inside_the_gateway_is_a_500_and_gives_the_seat_back(
 
     run(scenario())
     assert "secret of the inside" in caplog.text
+
+
+def test_a_failure_over_the_head_has_a_request_id_to_look_up_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Crashing(HeaderReader):
+        def read(self, fields: object) -> NoReturn:  # noqa: ARG002 - as the real one
+            raise MemoryError
+
+    async def scenario() -> None:
+        async with gateway(ScriptedApp()) as sluice:
+            public = sluice.application.public
+            doorman = replace(public.doorman, header_reader=Crashing())
+            sluice.client = AsgiClient(replace(public, doorman=doorman))
+            answers = [await sluice.ask() for _ in range(2)]
+            for answer in answers:
+                check_refused(answer, 500, "internal_error")
+            first, second = (answer.header("x-request-id") or "" for answer in answers)
+            assert len(first) == len(second) == 32
+            assert first != second
+            assert [record.request_id for record in sluice.records] == [first, second]
+            assert f"request {first} failed" in caplog.text
+
+    run(scenario())
 
 
 # How it is written down ------------------------------------------------------------------------
