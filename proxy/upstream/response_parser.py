@@ -5,10 +5,10 @@ Pure: bytes in, state out. One parser serves one connection, response after resp
 llhttp in its strict mode refuses by itself: Content-Length beside Transfer-Encoding, a repeated,
 signed or overflowing Content-Length, folded header lines, bare CR or LF, NUL and other control
 characters, a blank before the colon, malformed chunk sizes and chunk ends. What it lets through
-and we do not: versions other than HTTP/1.x, statuses below 100, `101` (nothing here asks for an
-upgrade), transfer codings other than `chunked`, heads, trailers and chunk extensions without
-bound. A stray CRLF between two responses, in the middle of a segment, it skips without a word,
-and so do we.
+and we do not: protocols other than HTTP (RTSP, ICE) and versions other than HTTP/1.x, statuses
+below 100, `101` (nothing here asks for an upgrade), transfer codings other than `chunked`, heads,
+trailers and chunk extensions without bound. A stray CRLF between two responses, in the middle of a
+segment, it skips without a word, and so do we.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ class ResponseParser:
             return
         self._overhead_bytes += len(data)
         self.is_between_chunks = False
+        if not self._in_message and data[:1] != b"H":
+            _check_protocol(data)
         try:
             self._llhttp.feed_data(data)
         except httptools.HttpParserCallbackError as error:
@@ -205,3 +207,9 @@ class ResponseParser:
         if self._overhead_bytes > MAX_HEAD_BYTES and head_size(fields) > MAX_HEAD_BYTES:
             return self._too_much_overhead()
         return violation_of_head(self._llhttp.get_http_version(), status, fields)
+
+
+def _check_protocol(data: bytes) -> None:
+    """Where a response begins. Raises UpstreamProtocolError for what llhttp reads besides HTTP."""
+    if data.lstrip(b"\r\n")[:1] in (b"R", b"I"):
+        raise UpstreamProtocolError("it answered in another protocol than HTTP")

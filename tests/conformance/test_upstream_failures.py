@@ -63,6 +63,8 @@ MALFORMED = {
     "status-099": b"HTTP/1.1 099 Odd\r\ncontent-length: 0\r\n\r\n",
     "status-600": b"HTTP/1.1 600 Odd\r\ncontent-length: 0\r\n\r\n",
     "status-999": b"HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n",
+    "rtsp": b"RTSP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+    "ice": b"ICE/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
     "http-2": b"HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n",
     "upgrade": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     "upgrade-without-its-fields": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",

@@ -206,3 +206,27 @@ def test_what_is_refused_is_never_taken_for_a_response(received: bytes) -> None:
         parser.feed(received)
     assert not parser.head_complete
     assert not parser.complete
+
+
+@pytest.mark.parametrize("before", [b"", b"\r\n"])
+@pytest.mark.parametrize("protocol", [b"RTSP/1.1", b"ICE/1.0"])
+@pytest.mark.parametrize("size", [1, 100])
+def test_what_calls_itself_by_another_name_is_no_http_however_it_comes(
+    protocol: bytes, before: bytes, size: int
+) -> None:
+    parser = ResponseParser()
+    raw = before + protocol + b" 200 OK\r\ncontent-length: 0\r\n\r\n"
+    with pytest.raises(UpstreamProtocolError, match="another protocol"):
+        feed_in_pieces(parser, raw, size)
+    assert not parser.head_complete
+
+
+def test_a_status_line_may_come_in_pieces() -> None:
+    parser = ResponseParser()
+    feed_in_pieces(parser, b"\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", 1)
+    assert parser.complete
+
+
+def feed_in_pieces(parser: ResponseParser, raw: bytes, size: int) -> None:
+    for start in range(0, len(raw), size):
+        parser.feed(raw[start : start + size])
