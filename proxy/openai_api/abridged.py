@@ -1,9 +1,11 @@
-"""A large JSON body without the insides of its long strings.
+"""A large JSON body without the insides of its long strings and long lists.
 
 What makes a body large is nearly always the inside of a few strings: pictures and sounds as base64,
 long texts. Decoding 16 MiB in one go takes 5 ms, and nothing else runs meanwhile, in whatever
 thread it is done. So a window of the body that can only be part of a string is left out and a mark
-put in its place, before what remains is decoded.
+put in its place, before what remains is decoded. What is left of a window that holds many items of
+a list are those at its ends (proxy/openai_api/listed.py), and a string that tells how many were
+left out.
 
 A window can only be part of a string if it is the inside of one: that the decoder says itself, so
 that whatever it would refuse is not left out. Inside a string a mark is as good as what it stands
@@ -18,6 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Raw
+
+from proxy.openai_api.counting import left_out
+from proxy.openai_api.listed import Strings, items_in
 
 if TYPE_CHECKING:
     from proxy.openai_api.blocks import Blocks
@@ -83,16 +88,27 @@ def abridge(body: Blocks) -> Steps[Abridged]:
     mark = b"\xff%b:" % secrets.token_hex(8).encode()  # which nobody can have put into his body
     kept: list[bytes] = []
     cuts: list[Cut] = []
+    strings = Strings()
     for number, start in enumerate(range(0, len(body), WINDOW_BYTES)):
         if number % _WINDOWS_A_STEP == 0:
             yield
         window = body[start : start + WINDOW_BYTES]
+        strings.go_on(window)
         first, last = _first_cut(window), _last_cut(window)
         if last - first >= _LEAST_LEFT_OUT and _is_inside_of_a_string(window[first:last]):
             kept += (window[:first], mark, b"%d" % len(cuts), _END, window[last:])
             cuts.append(Cut(start + first, start + last))
-        else:
+            continue
+        yield
+        listed = items_in(window, strings)
+        if listed is None:
             kept.append(window)
+            continue
+        before = left_out(listed.items)
+        kept += (window[: listed.start], before, mark, b"%d" % len(cuts), _END, b'"')
+        kept.append(window[listed.stop :])
+        # As if what is around the mark stood in the body.
+        cuts.append(Cut(start + listed.start + len(before), start + listed.stop - 1))
     return Abridged(body, b"".join(kept), mark, cuts)
 
 

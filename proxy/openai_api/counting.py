@@ -16,6 +16,10 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 _entries = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_scalar = msgspec.json.Decoder(bool | int | float | str | None).decode
 
+# A string that stands for items which were left out of a list (proxy/openai_api/abridged.py). No
+# string begins like this: it is no UTF-8, and where a client writes it the engine reads nothing.
+_LEFT_OUT = b'"\xfe'
+_HOW_MANY = re.compile(_LEFT_OUT + rb"([0-9]{1,6})\xff")
 _FIRST_ITEM = re.compile(rb"\[[ \t\r\n]*(.)", re.DOTALL)
 _NULL = Raw(b"null")
 # Beyond it a name is nobody's.
@@ -39,7 +43,7 @@ def count_prompts(raw: Raw) -> int:
     first = first_item(raw)
     if first is None:
         return 1
-    return len(_items(raw)) if first in b'"[' else 1
+    return _length(raw) if first in b'"[' else 1
 
 
 def count_items(raw: Raw) -> int:
@@ -49,14 +53,27 @@ def count_items(raw: Raw) -> int:
     first = first_item(raw)
     if first is None:
         return 1
-    return _numbers(raw) if first in b"-0123456789" else len(_items(raw))
+    return _numbers(raw) if first in b"-0123456789" else _length(raw)
+
+
+def left_out(items: int) -> bytes:
+    """How a string begins that stands for so many items of a list."""
+    return _LEFT_OUT + b"%d" % items
+
+
+def _length(raw: Raw) -> int:
+    items = _items(raw)
+    if _LEFT_OUT not in bytes(raw):
+        return len(items)
+    found = [_HOW_MANY.match(item) for item in items]
+    return len(items) + sum(int(more[1]) - 1 for more in found if more and int(more[1]) > 0)
 
 
 def _numbers(raw: Raw) -> int:
     """Items of a list of numbers: without an object for each, in a tenth of the time."""
     listed = bytes(raw)
     if b'"' in listed or b"{" in listed or listed.find(b"[", 1) > 0:
-        return len(_items(raw))
+        return _length(raw)
     return listed.count(b",") + 1
 
 

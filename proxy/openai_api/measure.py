@@ -40,7 +40,7 @@ from proxy.openai_api.request_fields import (
     read_fields,
     read_strict_fields,
 )
-from proxy.openai_api.token_ids import token_ids
+from proxy.openai_api.token_ids import token_ids, token_ids_in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -136,7 +136,7 @@ def measure(shape: RequestShape, content_type: bytes, body: bytes) -> Measured:
         return _UNREAD
     fields = read_fields(body)
     prompt_bytes = sum([text_bytes(getattr(fields, name)) for name in _RULES[shape].prompt])
-    return _measured(shape, fields, prompt_bytes)
+    return _measured(shape, fields, prompt_bytes, _token_ids(shape, fields))
 
 
 def measure_in_steps(
@@ -161,7 +161,10 @@ def measure_in_steps(
     for name in _RULES[shape].prompt:
         prompt = abridged.in_full(getattr(fields, name))
         prompt_bytes += yield from text_bytes_in_steps(prompt)
-    return _measured(shape, fields, prompt_bytes)
+    ids = None
+    if _is_of_ids_only(shape, fields):
+        ids = yield from token_ids_in_steps(abridged.in_full(getattr(fields, _RULES[shape].ids)))
+    return _measured(shape, fields, prompt_bytes, ids)
 
 
 @lru_cache(maxsize=64)  # nearly all requests have one of a few
@@ -187,22 +190,25 @@ class _Rule:
     ids: str = ""
 
 
-def _measured(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> Measured:
+def _measured(
+    shape: RequestShape, fields: RequestFields, prompt_bytes: int, ids: TokenIds | None
+) -> Measured:
     """The stack may be too short for looking into a field although it was not for finding it."""
     try:
-        return _counted(shape, fields, prompt_bytes)
+        return _counted(shape, fields, prompt_bytes, ids)
     except RecursionError:
         raise UnreadableBodyError(NESTED_TOO_DEEPLY) from None
 
 
-def _counted(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> Measured:
+def _counted(
+    shape: RequestShape, fields: RequestFields, prompt_bytes: int, ids: TokenIds | None
+) -> Measured:
     rule = _RULES[shape]
     sampling = fields
     if shape is RequestShape.GENERATE:
         sampling = nested_fields(fields.sampling_params)
     width = _width(sampling) if rule.sampled else 1
     prompts = max(rule.sequences(fields), 1)
-    ids = _token_ids(rule, fields) if rule.ids else None
     return Measured(
         seats=min(width * prompts, MAX_SEATS),
         stream=is_true(fields.stream),
@@ -216,11 +222,18 @@ def _counted(shape: RequestShape, fields: RequestFields, prompt_bytes: int) -> M
     )
 
 
-def _token_ids(rule: _Rule, fields: RequestFields) -> TokenIds | None:
-    """None when any prompt is something else."""
-    if any(is_given(getattr(fields, name)) for name in rule.prompt if name != rule.ids):
+def _token_ids(shape: RequestShape, fields: RequestFields) -> TokenIds | None:
+    if not _is_of_ids_only(shape, fields):
         return None
-    return token_ids(getattr(fields, rule.ids))
+    return token_ids(getattr(fields, _RULES[shape].ids))
+
+
+def _is_of_ids_only(shape: RequestShape, fields: RequestFields) -> bool:
+    """Whether no other field than that of the token ids holds any prompt."""
+    rule = _RULES[shape]
+    if not rule.ids:
+        return False
+    return not any(is_given(getattr(fields, name)) for name in rule.prompt if name != rule.ids)
 
 
 def _longest(
@@ -291,15 +304,8 @@ def _anything(fields: RequestFields) -> int:
 
 
 _QUERY_AND_DOCUMENTS = (
-    "query",
-    "queries",
-    "documents",
-    "items",
-    "data_1",
-    "data_2",
-    "text_1",
-    "text_2",
-)
+    "query", "queries", "documents", "items", "data_1", "data_2", "text_1", "text_2",
+)  # fmt: skip
 
 _OF_CHAT = ("max_completion_tokens", "max_tokens")
 

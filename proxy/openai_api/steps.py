@@ -1,7 +1,7 @@
 """Work in small steps, so that an event loop can do other things in between.
 
-Such work is a generator. Each time it is resumed it does one step, well under a millisecond, and
-in the end it returns its result. `yield from` puts one into another.
+Such work is a generator. Each time it is resumed it does one step, of half a millisecond or so,
+and in the end it returns its result. `yield from` puts one into another.
 """
 
 from __future__ import annotations

@@ -50,6 +50,34 @@ def test_a_large_body_that_cannot_be_read_is_told_as_a_small_one_is() -> None:
     run(scenario())
 
 
+def test_a_large_body_of_more_values_than_may_be_read_is_refused() -> None:
+    """60 MiB of one key after the other held the event loop for more than a second."""
+
+    async def scenario() -> None:
+        body = Blocks([b'{"prompt":"x"', *[b',"n":1' * 100_000] * 11, b"}"])
+        with pytest.raises(UnreadableBodyError, match="too many values"):
+            await measure_large(RequestShape.COMPLETIONS, JSON_TYPE, body)
+
+    run(scenario())
+
+
+def test_as_many_prompts_as_fit_into_a_large_body_are_counted_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """60 MiB of empty ones held it for two seconds, and took 1.3 GiB."""
+
+    def at_once(*_: object) -> None:
+        raise AssertionError("all of it is read at once")
+
+    async def scenario() -> None:
+        body = Blocks([b'{"prompt":["x"', *[b',""' * 100_000] * 5, b"]}"])
+        measured = await measure_large(RequestShape.COMPLETIONS, JSON_TYPE, body)
+        assert measured.seats == measured.prompts == 500_001
+
+    monkeypatch.setattr("proxy.edge.large_body.measure", at_once)
+    run(scenario())
+
+
 def test_a_body_that_is_done_with_is_freed_a_little_at_a_time() -> None:
     async def scenario() -> None:
         body = Blocks([b"x" * 1000] * 10)

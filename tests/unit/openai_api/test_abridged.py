@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from proxy.openai_api.abridged import WINDOW_BYTES, Abridged, abridge
 from proxy.openai_api.blocks import Blocks
+from proxy.openai_api.counting import count_items
 from proxy.openai_api.steps import all_at_once
 
 LONG = "a text without a quote " * 10_000
@@ -38,11 +39,47 @@ def test_of_a_text_with_escapes_little_is_left() -> None:
     [
         list(range(50_000)),
         [[0.5, -1e-3]] * 9000,
-        ["a short text"] * 10_000,
-        [{"role": "user", "content": "a"}] * 5000,
+        ['a short text, of \\ "a", [1, 2], {3}'] * 10_000,
+        [{"role": "user", "content": 'a, "b"'}] * 5000,
+        [[1, 2], "a", {"b": [1, 2]}, None, []] * 5000,
     ],
 )
-def test_what_is_no_long_string_is_left_whole(value: object) -> None:
+@pytest.mark.parametrize("indent", [None, 1])
+def test_of_a_long_list_little_is_left_and_its_items_are_told(
+    value: list[object], indent: int | None
+) -> None:
+    body = json.dumps({"prompt": value}, indent=indent).encode()
+    short = abridged(body)
+    assert len(short.text) < 0.2 * len(body)
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
+    assert count_items(raw) == len(value)
+    assert json.loads(bytes(short.in_full(raw))) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {f"key {number}": number for number in range(5000)},
+        [list(range(5000))],
+        [{"a": {f"key {number}": [] for number in range(5000)}}],
+    ],
+)
+def test_items_are_those_of_the_outermost_list_only(value: object) -> None:
+    body = json.dumps({"prompt": value}).encode()
+    short = abridged(body)
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
+    assert count_items(raw) == count_items(Raw(json.dumps(value).encode())) == 1
+    assert json.loads(bytes(short.in_full(raw))) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {f"key {number}": number for number in range(9000)},
+        [{"a": 1}, float("nan")] * 9000,
+    ],
+)
+def test_what_is_neither_is_left_whole(value: object) -> None:
     body = json.dumps({"prompt": value}).encode()
     assert abridged(body).text == body
 

@@ -470,8 +470,14 @@ _TEXTS = st.builds(
     st.integers(0, 30_000),
 )
 _NUMBERS = st.integers(-(2**70), 2**70) | st.floats()
+_LONG_LISTS = st.sampled_from(
+    [
+        *([1] * 9000, [""] * 9000, [[]] * 9000, [[1, 2], [3]] * 4000, ['a, "[1, 2],', "b"] * 2000),
+        *([{"a": 1, "b": 2}] * 2000, [1, "a", [2, {}], None] * 2000, [[1] * 9000, [2] * 9000]),
+    ]
+)
 _VALUES = st.recursive(
-    st.none() | st.booleans() | _NUMBERS | _TEXTS | st.just([1] * 9000),
+    st.none() | st.booleans() | _NUMBERS | _TEXTS | _LONG_LISTS,
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(_TEXTS | st.text(max_size=3), inner, max_size=2)
@@ -539,7 +545,7 @@ def test_many_pictures_are_measured_in_steps_and_each_counts_as_one() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"input":[' + b"1," * MOST_AT_ONCE_BYTES + b"1]}",
+        b'{"input":{' + b'"a":1,' * (MOST_AT_ONCE_BYTES // 6) + b'"b":1}}',
         b'{"input":"' + b"\\n" * MOST_AT_ONCE_BYTES + b'"}',
         b'{"messages":"' + b"x" * 300_000 + b'","n":NaN}',
         b'{"messages":"' + b"x" * 300_000,
