@@ -84,32 +84,39 @@ class Abridged:
         return self._cuts[int(value[at:end])], end + len(_END)
 
 
-def abridge(body: Blocks) -> Steps[Abridged]:
+def abridge(body: Blocks, most: int) -> Steps[Abridged | None]:
+    """None when more than `most` bytes of it are left."""
     mark = b"\xff%b:" % secrets.token_hex(8).encode()  # which nobody can have put into his body
     kept: list[bytes] = []
     cuts: list[Cut] = []
     strings = Strings()
+    whole = 0
     for number, start in enumerate(range(0, len(body), WINDOW_BYTES)):
         if number % _WINDOWS_A_STEP == 0:
             yield
         window = body[start : start + WINDOW_BYTES]
-        strings.go_on(window)
         first, last = _first_cut(window), _last_cut(window)
         if last - first >= _LEAST_LEFT_OUT and _is_inside_of_a_string(window[first:last]):
             kept += (window[:first], mark, b"%d" % len(cuts), _END, window[last:])
             cuts.append(Cut(start + first, start + last))
+            strings.go_on(window[:first] + window[last:])
             continue
         yield
+        strings.go_on(window)
         listed = items_in(window, strings)
         if listed is None:
             kept.append(window)
+            whole += len(window)
+            if whole > most:
+                return None
             continue
         before = left_out(listed.items)
         kept += (window[: listed.start], before, mark, b"%d" % len(cuts), _END, b'"')
         kept.append(window[listed.stop :])
         # As if what is around the mark stood in the body.
         cuts.append(Cut(start + listed.start + len(before), start + listed.stop - 1))
-    return Abridged(body, b"".join(kept), mark, cuts)
+    text = b"".join(kept)
+    return Abridged(body, text, mark, cuts) if len(text) <= most else None
 
 
 def _first_cut(window: bytes) -> int:

@@ -18,7 +18,8 @@ _decode_scalar = msgspec.json.Decoder(bool | int | float | str | None).decode
 
 # A string that stands for items which were left out of a list (proxy/openai_api/abridged.py). No
 # string begins like this: it is no UTF-8, and where a client writes it the engine reads nothing.
-_LEFT_OUT = b'"\xfe'
+_IN_NO_TEXT = b"\xfe"
+_LEFT_OUT = b'"' + _IN_NO_TEXT
 _HOW_MANY = re.compile(_LEFT_OUT + rb"([0-9]{1,6})\xff")
 _FIRST_ITEM = re.compile(rb"\[[ \t\r\n]*(.)", re.DOTALL)
 _NULL = Raw(b"null")
@@ -63,7 +64,7 @@ def left_out(items: int) -> bytes:
 
 def _length(raw: Raw) -> int:
     items = _items(raw)
-    if _LEFT_OUT not in bytes(raw):
+    if _IN_NO_TEXT not in bytes(raw):
         return len(items)
     found = [_HOW_MANY.match(item) for item in items]
     return len(items) + sum(int(more[1]) - 1 for more in found if more and int(more[1]) > 0)

@@ -135,8 +135,10 @@ def measure(shape: RequestShape, content_type: bytes, body: bytes) -> Measured:
     if shape is RequestShape.OPAQUE or not _is_json(content_type):
         return _UNREAD
     fields = read_fields(body)
-    prompt_bytes = sum([text_bytes(getattr(fields, name)) for name in _RULES[shape].prompt])
-    return _measured(shape, fields, prompt_bytes, _token_ids(shape, fields))
+    rule = _RULES[shape]
+    prompt_bytes = sum([text_bytes(getattr(fields, name)) for name in rule.prompt])
+    ids = token_ids(getattr(fields, rule.ids)) if _is_of_ids_only(rule, fields) else None
+    return _measured(shape, rule, fields, prompt_bytes, ids)
 
 
 def measure_in_steps(
@@ -148,8 +150,8 @@ def measure_in_steps(
         return _UNREAD
     if shape is RequestShape.SYSTEMONE:
         return None  # counts keys, which must not be abridged
-    abridged = yield from abridge(body)
-    if len(abridged.text) > MOST_AT_ONCE_BYTES:
+    abridged = yield from abridge(body, MOST_AT_ONCE_BYTES)
+    if abridged is None:
         return None
     try:
         fields = read_strict_fields(abridged.text)
@@ -157,14 +159,14 @@ def measure_in_steps(
         return None
     if any(abridged.is_cut(getattr(fields, name)) for name in _READ_AS_VALUES):
         return None
-    prompt_bytes = 0
-    for name in _RULES[shape].prompt:
+    prompt_bytes, rule = 0, _RULES[shape]
+    for name in rule.prompt:
         prompt = abridged.in_full(getattr(fields, name))
         prompt_bytes += yield from text_bytes_in_steps(prompt)
     ids = None
-    if _is_of_ids_only(shape, fields):
-        ids = yield from token_ids_in_steps(abridged.in_full(getattr(fields, _RULES[shape].ids)))
-    return _measured(shape, fields, prompt_bytes, ids)
+    if _is_of_ids_only(rule, fields):
+        ids = yield from token_ids_in_steps(abridged.in_full(getattr(fields, rule.ids)))
+    return _measured(shape, rule, fields, prompt_bytes, ids)
 
 
 @lru_cache(maxsize=64)  # nearly all requests have one of a few
@@ -191,19 +193,18 @@ class _Rule:
 
 
 def _measured(
-    shape: RequestShape, fields: RequestFields, prompt_bytes: int, ids: TokenIds | None
+    shape: RequestShape, rule: _Rule, fields: RequestFields, prompt_bytes: int, ids: TokenIds | None
 ) -> Measured:
     """The stack may be too short for looking into a field although it was not for finding it."""
     try:
-        return _counted(shape, fields, prompt_bytes, ids)
+        return _counted(shape, rule, fields, prompt_bytes, ids)
     except RecursionError:
         raise UnreadableBodyError(NESTED_TOO_DEEPLY) from None
 
 
 def _counted(
-    shape: RequestShape, fields: RequestFields, prompt_bytes: int, ids: TokenIds | None
+    shape: RequestShape, rule: _Rule, fields: RequestFields, prompt_bytes: int, ids: TokenIds | None
 ) -> Measured:
-    rule = _RULES[shape]
     sampling = fields
     if shape is RequestShape.GENERATE:
         sampling = nested_fields(fields.sampling_params)
@@ -222,15 +223,8 @@ def _counted(
     )
 
 
-def _token_ids(shape: RequestShape, fields: RequestFields) -> TokenIds | None:
-    if not _is_of_ids_only(shape, fields):
-        return None
-    return token_ids(getattr(fields, _RULES[shape].ids))
-
-
-def _is_of_ids_only(shape: RequestShape, fields: RequestFields) -> bool:
+def _is_of_ids_only(rule: _Rule, fields: RequestFields) -> bool:
     """Whether no other field than that of the token ids holds any prompt."""
-    rule = _RULES[shape]
     if not rule.ids:
         return False
     return not any(is_given(getattr(fields, name)) for name in rule.prompt if name != rule.ids)

@@ -17,7 +17,9 @@ LONG = "a text without a quote " * 10_000
 
 
 def abridged(body: bytes) -> Abridged:
-    return all_at_once(abridge(Blocks([body])))
+    short = all_at_once(abridge(Blocks([body]), most=len(body)))
+    assert short is not None
+    return short
 
 
 def shares_left(text: str) -> float:
@@ -93,6 +95,12 @@ def test_no_escape_is_cut_in_two(before: int, escape: str) -> None:
     assert len(short.text) < len(body)
     raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
     assert bytes(short.in_full(raw)) == f'"{text}"'.encode()
+
+
+def test_nothing_is_made_of_a_body_of_which_too_much_is_left() -> None:
+    for value in ({f"key {number}": number for number in range(9000)}, ["x" * 900] * 3000):
+        body = Blocks([json.dumps(value).encode()])
+        assert all_at_once(abridge(body, most=100_000)) is None
 
 
 def test_escapes_without_end_are_left() -> None:
