@@ -58,6 +58,14 @@ def test_of_a_long_list_little_is_left_and_its_items_are_told(
     assert json.loads(bytes(short.in_full(raw))) == value
 
 
+def test_behind_a_long_string_a_long_list_is_found_as_well() -> None:
+    body = json.dumps({"a": "x" * 50_000, "prompt": ["a, b"] * 10_000}).encode()
+    short = abridged(body)
+    assert len(short.text) < 20_000  # one window has a part of each
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
+    assert count_items(raw) == 10_000
+
+
 @pytest.mark.parametrize(
     "value",
     [
