@@ -176,7 +176,8 @@ DROPPED = Promise(
     name="dropped",
     words="The engine is read no faster than the client reads. Once the client has read nothing "
     "for `SLUICE_WRITE_TIMEOUT` it is dropped with a reset and counted `abandoned`; the engine's "
-    "connection is closed.",
+    "connection is closed. Once `SLUICE_TOTAL_TIMEOUT` is over, however it reads, the seat is free "
+    "and the engine's connection closed, as after a broken answer.",
     outcome=RequestOutcome.ABANDONED,
     client=Client.BROKEN,
     engine=Engine.ABORTED,
