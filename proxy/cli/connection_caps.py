@@ -7,7 +7,7 @@ import resource
 from typing import TYPE_CHECKING, Final
 
 from proxy.cli.soundness import SPARE_DESCRIPTORS
-from proxy.edge.connection_cap import ConnectionCap
+from proxy.edge.connection_cap import ConnectionCap, most_answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def _most_public(to_engines: Callable[[], int]) -> Callable[[], int] | None:
 
     def most() -> int:
         left = without_engines - to_engines()
-        return max(files // 2, left - ConnectionCap(left).max_answered)
+        return max(files // 2, left - most_answered(left))
 
     return most
 

@@ -67,8 +67,7 @@ class ConnectionCap:
     @property
     def max_answered(self) -> int:
         """How many connections over a bound there may be at a time."""
-        eighth = (self.max_connections or _MOST_ANSWERED) // 8
-        return max(_FEWEST_ANSWERED, min(_MOST_ANSWERED, eighth))
+        return most_answered(self.max_connections)
 
     def admit(self, host: str | None) -> Arrival:
         """For each connection as it comes. `host` is None where there is no address, as on a
@@ -108,6 +107,12 @@ class ConnectionCap:
 
     def __repr__(self) -> str:
         return f"<ConnectionCap {self._open} of {self.max_connections} open, {self._answered} over>"
+
+
+def most_answered(max_connections: int | None) -> int:
+    """How many connections beyond so many are answered at a time, rather than dropped."""
+    eighth = (max_connections or _MOST_ANSWERED) // 8
+    return max(_FEWEST_ANSWERED, min(_MOST_ANSWERED, eighth))
 
 
 def counted_as(host: str) -> str:
