@@ -49,13 +49,15 @@ from proxy.upstream.response_head import (
     head_size,
     violation_of_head,
 )
+from proxy.upstream.total_limit import in_time, took_too_long
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from proxy.upstream.address import UpstreamAddress
-    from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest
+    from proxy.upstream.port import RawHeaders, Room, Take, UpstreamRequest, UpstreamResponse
 
     _Reading = asyncio.Task[bytes]
 
@@ -88,9 +90,10 @@ class HttpxUpstream:
         self._closings: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    def exchange(self, request: UpstreamRequest) -> HttpxExchange:
+    def exchange(self, request: UpstreamRequest) -> AbstractAsyncContextManager[UpstreamResponse]:
         """See Upstream.exchange."""
-        return HttpxExchange(self, request)
+        exchange, total_s = HttpxExchange(self, request), self._timeouts.total_s
+        return exchange if total_s is None else in_time(exchange, total_s, self._peer)
 
     def move(self, address: UpstreamAddress) -> None:
         """See Upstream.move. httpx keeps connections by origin, so those to another rest unused
@@ -111,13 +114,14 @@ class HttpxUpstream:
 
     # What an exchange calls.
 
-    async def ask(self, request: UpstreamRequest, total_at: float) -> httpx.Response:
+    async def ask(self, request: UpstreamRequest) -> httpx.Response:
         """Sends the request; returns when the head is there. Raises UpstreamError."""
         if self._is_closed:
             raise UpstreamConnectError(self._says("the client is closed"))
         encode_head(request)  # raises ValueError for what must not reach the wire
         attempt = self._attempt(request)
         asked_at = asyncio.get_running_loop().time()
+        total_at = asked_at + (self._timeouts.total_s or inf)
         try:
             return await self._send(attempt, self._kept, total_at)
         except UpstreamClosedError as error:
@@ -140,13 +144,16 @@ class HttpxUpstream:
         self, attempt: Attempt, transport: httpx.AsyncHTTPTransport, total_at: float
     ) -> httpx.Response:
         sending = asyncio.ensure_future(transport.handle_async_request(attempt.request))
+        total = TimeLimit(total_at)
         try:
-            async with TimeLimit(total_at), attempt.first_byte:
+            async with total, attempt.first_byte:
                 response = await _unharmed(sending)
         except httpx.LocalProtocolError as error:
             raise ValueError(str(error)) from error
         except (httpx.HTTPError, TimeoutError) as error:
             self._abandon(attempt, sending)
+            if total.expired():
+                raise took_too_long(self._peer, self._timeouts.total_s) from error
             raise self.error_for(error) from error
         except BaseException:
             self._abandon(attempt, sending)
@@ -189,18 +196,11 @@ class HttpxUpstream:
                 what = f"it did not read our request for {limits.idle_s:g} s"
                 return UpstreamTimeoutError(self._says(what))
             case TimeoutError():
-                limit = f"{limits.first_byte_s:g} s"
-                if limits.total_s is not None:
-                    limit += f", or took longer than {limits.total_s:g} s in all"
-                return UpstreamTimeoutError(self._says(f"it did not answer within {limit}"))
+                what = f"it did not answer within {limits.first_byte_s:g} s"
+                return UpstreamTimeoutError(self._says(what))
             case httpx.RemoteProtocolError() if not str(error).startswith(_ENDED_EARLY):
                 return UpstreamProtocolError(self._says(_unquoted(str(error))))
         return UpstreamClosedError(self._says(_said(error)))
-
-    def total_at(self) -> float:
-        """The moment at which an exchange that starts now has taken too long."""
-        total_s = self._timeouts.total_s
-        return inf if total_s is None else asyncio.get_running_loop().time() + total_s
 
     def silent_at(self) -> float:
         """The moment at which a silence that begins now is too long."""
@@ -220,7 +220,6 @@ class HttpxExchange:
         self._parts: AsyncIterator[bytes] | None = None
         self._reading: _Reading | None = None
         self._failure: UpstreamError | None = None
-        self._total_at = inf
         self._left: float = inf  # bytes of the body, where their number is known beforehand
         self.status = 0
         self.headers: RawHeaders = []
@@ -228,8 +227,7 @@ class HttpxExchange:
         self.is_exhausted = False
 
     async def __aenter__(self) -> Self:
-        self._total_at = self._upstream.total_at()
-        response = await self._upstream.ask(self._request, self._total_at)
+        response = await self._upstream.ask(self._request)
         self._response = response
         self._parts = aiter(response.stream)  # type: ignore[arg-type] # always the async kind here
         self.status = response.status_code
@@ -258,9 +256,9 @@ class HttpxExchange:
             raise RuntimeError("a response can be read only inside its exchange")
         if self._failure is not None:
             raise self._failure
-        silent_at = self._upstream.silent_at()
+        silence = TimeLimit(self._upstream.silent_at())
         try:
-            async with TimeLimit(min(silent_at, self._total_at)):
+            async with silence:
                 part = await self._next(self._parts)
                 self._left -= len(part)
                 if part and not self._left:
@@ -269,8 +267,8 @@ class HttpxExchange:
                     await self._next(self._parts)
                     self.is_exhausted = True
         except (httpx.HTTPError, TimeoutError) as error:
-            is_silence = isinstance(error, TimeoutError) and silent_at < self._total_at
-            self._failure = self._upstream.error_for(httpx.ReadTimeout("") if is_silence else error)
+            told = httpx.ReadTimeout("") if silence.expired() else error
+            self._failure = self._upstream.error_for(told)
             raise self._failure from error
         self.is_exhausted = self.is_exhausted or not part
         return part

@@ -24,9 +24,11 @@ from tests.support.scripted_upstream import (
 from tests.support.upstream_clients import ask, every_client, every_client_but, fetch
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from proxy.upstream.port import Upstream
+    from tests.support.scripted_answers import Handler
     from tests.support.upstream_clients import UpstreamClient
 
 LIMIT_S = 0.15
@@ -35,16 +37,21 @@ SLACK_S = 2.0
 
 
 async def fails_in_time(
-    facing: AbstractAsyncContextManager[tuple[ScriptedUpstream, Upstream]], said: str
+    facing: AbstractAsyncContextManager[tuple[ScriptedUpstream, Upstream]],
+    said: str,
+    fetched: Callable[[Upstream], Awaitable[object]] = fetch,
+    *,
+    is_ours: bool = False,
 ) -> None:
     """It times out, at the limit and not before; the engine is told; the next one works."""
     async with facing as (engine, upstream):
         loop = asyncio.get_running_loop()
         started = loop.time()
         with pytest.raises(UpstreamTimeoutError, match=said) as caught:
-            await fetch(upstream)
+            await fetched(upstream)
         assert LIMIT_S - 0.005 <= loop.time() - started < LIMIT_S + SLACK_S
         assert "127.0.0.1" in str(caught.value)
+        assert caught.value.is_ours == is_ours
         await engine.until(lambda: engine.aborts == 1)
         assert len(engine.seen) == 1
         engine.handler, engine.early = json_answer(), False
@@ -142,10 +149,28 @@ def test_what_came_while_the_gateway_was_held_up_came_in_time(
 
 
 @every_client
-def test_the_total_timeout_ends_even_a_flowing_answer(client: UpstreamClient) -> None:
+@pytest.mark.parametrize("handler", [sse_stream(1000, 0.01), silent], ids=["flowing", "silent"])
+def test_the_total_timeout_ends_even_a_flowing_answer_and_blames_no_engine(
+    client: UpstreamClient, handler: Handler
+) -> None:
+    facing = client.facing(ScriptedUpstream(handler), UpstreamTimeouts(total_s=LIMIT_S))
+    client.run(fails_in_time(facing, "longer than 0.15 s", is_ours=True))
+
+
+@every_client
+def test_the_total_timeout_ends_the_wait_for_a_client_that_does_not_read(
+    client: UpstreamClient,
+) -> None:
+    async def passed_to_nobody(upstream: Upstream) -> None:
+        async def room() -> None:
+            await asyncio.Event().wait()
+
+        async with upstream.exchange(ask()) as response:
+            await response.pass_to(lambda _data, _is_last: False, room)
+
     timeouts = UpstreamTimeouts(total_s=LIMIT_S)
     facing = client.facing(ScriptedUpstream(sse_stream(1000, 0.01)), timeouts)
-    client.run(fails_in_time(facing, "longer than 0.15 s"))
+    client.run(fails_in_time(facing, "longer than 0.15 s", passed_to_nobody, is_ours=True))
 
 
 @every_client
