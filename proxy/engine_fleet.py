@@ -185,14 +185,18 @@ class EngineFleet:
         return [member.engine for member in those or staying]
 
     def any_engine(self, model: str | None = None) -> Engine | None:
-        """For what takes no seat: one of serving() that is ready, or at least not down, or any."""
+        """For what takes no seat: one of serving() that is ready, or at least not down, or any; of
+        several, the one with the fewest such requests, so that one that sits on them does not
+        gather all that there may be."""
         engines = self.serving(model)
         if len(engines) < 2:
             return engines[0] if engines else None
         states = [(engine.state(), engine) for engine in engines]
         ready = [engine for state, engine in states if state.ready]
         alive = [engine for state, engine in states if state.up is not False]
-        return random.choice(ready or alive or engines)
+        fit = ready or alive or engines
+        fewest = min(engine.open_requests.count for engine in fit)
+        return random.choice([engine for engine in fit if engine.open_requests.count == fewest])
 
     def _staying(self) -> list[_Member]:
         return [member for member in self._members.values() if not member.control.is_leaving]

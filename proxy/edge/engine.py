@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.upstream.address import UpstreamAddress
     from proxy.upstream.errors import UpstreamError
@@ -41,6 +42,24 @@ class LifeSign:
         return seen
 
 
+class OpenRequests:
+    """How many requests that take no seat are at the engine now."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """For as long as it is there."""
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """`authorization` replaces the client's at the engine; None lets the client's pass.
@@ -56,3 +75,4 @@ class Engine:
     state: Callable[[], EngineState]
     report: Callable[[UpstreamError | int | None], None] = lambda _: None
     life_sign: LifeSign = field(default_factory=LifeSign)
+    open_requests: OpenRequests = field(default_factory=OpenRequests)

@@ -219,7 +219,8 @@ class Gateway:
         if page is None:
             with self.open_places.take(visit.route, len(body)):
                 engine = await self.open_routes.engine(visit, body)
-                await self._exchange(visit, watch, engine, body)
+                with engine.open_requests.one_more():
+                    await self._exchange(visit, watch, engine, body)
         else:
             watch.stop_listening()
             await self.responder.give(visit, page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.support.engine_cluster import EngineCluster
 from tests.support.gateway_in_memory import Sluice, gateway, leave
 from tests.support.scripted_app import Hold, ScriptedApp, answer, error_of
 from tests.support.virtual_time import now, run, settle
@@ -99,5 +100,22 @@ def test_their_bodies_hold_half_of_what_uploads_may_and_leave_the_rest_to_others
             assert (await held.response()).status == 200
             assert intake.buffered_bytes == 0
             assert sluice.sheds() == {"queue_full": 6}
+
+    run(scenario())
+
+
+def test_an_engine_that_sits_on_them_does_not_keep_them_from_the_others() -> None:
+    async def scenario() -> None:
+        cluster = EngineCluster("a", "b")
+        cluster["a"].app.handler = Hold()
+        given = {"upstream": cluster, "upstream_urls": cluster.urls, "max_in_flight": 8}
+        async with gateway(cluster["a"].app, **given) as sluice:
+            asked = []
+            for _ in range(100):
+                asked.append(sluice.start(target=TOKENIZE))
+                await settle()
+            assert cluster.seen() == {"a": 1, "b": 99}
+            await leave(*asked)
+            assert sluice.outcomes() == {"ok": 99, "abandoned": 1}
 
     run(scenario())

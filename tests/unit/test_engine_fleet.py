@@ -486,6 +486,20 @@ def test_what_takes_no_seat_goes_to_one_that_is_ready(network: Network) -> None:
     run(scenario())
 
 
+def test_what_takes_no_seat_goes_to_one_with_the_fewest_of_its_kind() -> None:
+    async def scenario() -> None:
+        stand = Stand("a", "b", "c")
+        a, b, c = stand.fleet.serving(None)
+        with a.open_requests.one_more(), a.open_requests.one_more(), b.open_requests.one_more():
+            assert {stand.fleet.any_engine() for _ in range(20)} == {c}
+            with c.open_requests.one_more():
+                assert {stand.fleet.any_engine() for _ in range(40)} == {b, c}
+        assert {stand.fleet.any_engine() for _ in range(60)} == {a, b, c}
+        await stand.close()
+
+    run(scenario())
+
+
 def test_the_binding_limit_is_that_of_the_fullest() -> None:
     async def scenario() -> None:
         stand = Stand("a", "b")

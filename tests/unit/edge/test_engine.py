@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import pytest
 
-from proxy.edge.engine import Engine, EngineState, LifeSign
+from proxy.edge.engine import Engine, EngineState, LifeSign, OpenRequests
 from proxy.upstream.address import UpstreamAddress
 from tests.support.in_memory_upstream import InMemoryUpstream
 from tests.support.scripted_app import ScriptedApp
@@ -38,3 +39,11 @@ def test_they_are_values(value: type) -> None:
     assert dataclasses.fields(value)
     with pytest.raises(dataclasses.FrozenInstanceError):
         EngineState(True, True, "").up = False  # type: ignore[misc]
+
+
+def test_an_open_request_counts_until_it_is_over_however_it_ends() -> None:
+    there = OpenRequests()
+    with contextlib.suppress(ZeroDivisionError), there.one_more(), there.one_more():
+        assert there.count == 2
+        raise ZeroDivisionError
+    assert there.count == 0
