@@ -369,7 +369,8 @@ def test_waiting_bodies_cost_what_they_weigh_and_refused_ones_nothing() -> None:
                 one.reset()
             await sluice.until_idle()
             await ask_small(sluice, upstream)
-            assert resident_bytes(sluice.pid) - idle < 0.7 * (full - idle)
+            # The allocator keeps much of it: 0.59 to 0.75 in 26 runs. A gateway that kept them: 1.
+            assert resident_bytes(sluice.pid) - idle < 0.85 * (full - idle)
             # What the allocator has kept of it is used again.
             for one in await fill_up():
                 one.reset()
