@@ -155,8 +155,11 @@ class HttpxUpstream:
             if total.expired():
                 raise took_too_long(self._peer, self._timeouts.total_s) from error
             raise self.error_for(error) from error
-        except BaseException:
+        except BaseException as error:
             self._abandon(attempt, sending)
+            if isinstance(error, AttributeError) and error.name == "getpeername":
+                # anyio asks for the peer of a connection that uvloop has seen reset meanwhile.
+                raise UpstreamClosedError(self._says("reset as soon as it was made")) from error
             raise
         violation = _violation(response)
         if violation is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -60,6 +60,32 @@ def test_the_words_of_the_system_are_found_below_those_of_httpx() -> None:
     outer.__cause__ = OSError("wrapped once more")
     outer.__cause__.__cause__ = OSError(24, "Too many open files")
     assert "[Errno 24] Too many open files" in str(HttpxUpstream(ENGINE).error_for(outer))
+
+
+def test_a_connection_that_is_reset_as_soon_as_it_is_made_is_the_engines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen with uvloop, whose transport has no socket then, when an engine was killed."""
+
+    async def ask_no_socket_for_its_peer(*_: object) -> None:
+        socket: Any = None
+        socket.getpeername()
+
+    async def fail_otherwise(*_: object) -> None:
+        socket: Any = None
+        socket.getsockname()
+
+    async def scenario() -> None:
+        async with contextlib.aclosing(HttpxUpstream(ENGINE)) as upstream:
+            transport = httpx.AsyncHTTPTransport
+            monkeypatch.setattr(transport, "handle_async_request", ask_no_socket_for_its_peer)
+            with pytest.raises(UpstreamClosedError, match="8000: reset as soon as it was made"):
+                await fetch(upstream, ask())
+            monkeypatch.setattr(transport, "handle_async_request", fail_otherwise)
+            with pytest.raises(AttributeError, match="getsockname"):
+                await fetch(upstream, ask())
+
+    asyncio.run(scenario())
 
 
 def test_plain_http_goes_through_a_forward_proxy_with_its_target_untouched() -> None:
