@@ -32,9 +32,15 @@ edit it. `python -m proxy` is the same as `sluice`. Ctrl-C ends every command wi
 _AS_WRITTEN = "\b\n"  # click's mark of a paragraph whose lines stay as they are
 
 
+def top_context() -> click.Context:
+    """That of `sluice` as it is run. Which help options there are is kept at the command by the
+    first context that asks; another one would take -h from whoever comes later."""
+    return click.Context(sluice, info_name="sluice", **sluice.context_settings)
+
+
 def reference() -> str:
     """The whole page."""
-    context = click.Context(sluice, info_name="sluice")
+    context = top_context()
     names = sluice.list_commands(context)
     commands = [command for name in names if (command := sluice.get_command(context, name))]
     table = ["| command | does |", "| --- | --- |"]

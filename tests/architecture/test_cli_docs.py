@@ -6,9 +6,9 @@ import click
 import pytest
 
 from proxy.cli.main import sluice
-from scripts.write_cli_reference import PAGE, reference, section
+from scripts.write_cli_reference import PAGE, reference, section, top_context
 
-CONTEXT = click.Context(sluice, info_name="sluice")
+CONTEXT = top_context()
 COMMANDS = sluice.list_commands(CONTEXT)
 
 

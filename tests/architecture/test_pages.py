@@ -14,6 +14,7 @@ from proxy.cli.main import sluice
 from proxy.config import variable_name
 from proxy.settings import Settings
 from scripts.build_docs import lines_in_code
+from scripts.write_cli_reference import top_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 @of_every_page
 def test_a_command_in_a_page_is_one_with_options_that_it_has(page: Path) -> None:
-    top = click.Context(sluice, info_name="sluice")
+    top = top_context()
     for name, *arguments in commands(page.read_text()):
         command = sluice.get_command(top, name)
         assert command is not None, f"sluice {name}"

@@ -29,7 +29,7 @@ def test_the_version_is_told() -> None:
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_has_examples_and_every_command_that_is_there(flag: str) -> None:
     result = invoke(flag)
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     assert "Examples:" in result.output
     for name in ("serve", "check", "sim"):
         assert f"\n  {name} " in result.output
