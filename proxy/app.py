@@ -164,12 +164,12 @@ def build(
         new_placement=lambda: _placement(settings, rng),
     )
     intake = Intake(settings.max_body_bytes, settings.body_timeout, 0)
-    open_places = OpenPlaces(intake)
+    open_places = OpenPlaces(intake, RetryBudget(settings.retry_budget), loop.time)
 
     def sized_for(engines: int) -> None:
         bodies = bodies_of_a_worker(live.now, engines)
         intake.max_buffered_bytes = bodies * settings.max_body_bytes
-        open_places.most = open_requests_of_a_worker(live.now, engines)
+        open_places.resize(open_requests_of_a_worker(live.now), engines)
 
     fleet.attach(controller, lambda: _most_tenants(disciplines), sized_for)
     engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)
@@ -227,7 +227,7 @@ def build(
         max_seats_per_request=settings.max_seats_per_request,
         controller=controller,
         engines=engines,
-        open_routes=OpenRoutes(fleet.served, fleet.any_engine, loop),
+        open_routes=OpenRoutes(fleet.served, fleet.any_engine),
         open_places=open_places,
         affinity=_affinity(settings),
         drain=drain,

@@ -13,13 +13,14 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from proxy.edge.engine import Engine, LifeSign
+from proxy.edge.engine import Engine, LifeSign, OpenRequests
 from proxy.edge.open_places import KEPT_FOR_INQUIRIES
 from proxy.edge.token_meter import TokenMeter
 from proxy.effective_limits import open_requests_of_a_worker
 from proxy.engine_control import EngineControl
 from proxy.upstream.header_rules import bearer
 from proxy.vllm.poller import EnginePoller
+from proxy.vllm.silence import Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -161,8 +162,8 @@ class EngineFleet:
         """To the engines, those included that only end what runs there: one a seat, one for
         questions, and those of requests that take no seat."""
         engines = len(self._members)
-        open_ = open_requests_of_a_worker(self._settings, engines) + KEPT_FOR_INQUIRIES
-        return (self._settings.max_in_flight + 1) * engines + open_
+        each = self._settings.max_in_flight + 1 + open_requests_of_a_worker(self._settings)
+        return each * engines + KEPT_FOR_INQUIRIES
 
     def binding_limit(self) -> BindingLimit | None:
         """What binds first in the engine that is fullest; None when there is no engine."""
@@ -242,8 +243,10 @@ class EngineFleet:
         secret = key.get_secret_value() if key else None
         lease = self._leases.lease(name, settings.max_in_flight) if self._leases else None
         control = EngineControl(name, settings, self._clock, self.meter, lease)
-        life_sign = LifeSign()
-        poller = self._poller(address, secret, control, life_sign) if self._polls else None
+        life_sign, open_requests = LifeSign(), OpenRequests()
+        poller = None
+        if self._polls:
+            poller = self._poller(address, secret, control, open_requests, life_sign)
         control.attach(
             self._attached(), poller, self._active_tenants, lambda: self._call_those_like(control)
         )
@@ -255,6 +258,7 @@ class EngineFleet:
             state=control.state,
             report=control.report,
             life_sign=life_sign,
+            open_requests=open_requests,
         )
         return _Member(engine, control, poller)
 
@@ -263,6 +267,7 @@ class EngineFleet:
         address: UpstreamAddress,
         key: str | None,
         control: EngineControl,
+        open_requests: OpenRequests,
         life_sign: LifeSign,
     ) -> EnginePoller:
         return EnginePoller(
@@ -270,7 +275,7 @@ class EngineFleet:
             key,
             on_change=control.status_changed,
             on_reading=control.status_read,
-            holding=lambda: control.in_flight,
+            holding=lambda: Held(control.in_flight, open_requests.count),
             heard=life_sign.take,
             wants_models=self._may_be_several or self.meter is not None,
             name=str(address),

@@ -219,7 +219,7 @@ class Gateway:
         if page is None:
             with self.open_places.take(visit.route, len(body)):
                 engine = await self.open_routes.engine(visit, body)
-                with engine.open_requests.one_more():
+                with self.open_places.at(engine.open_requests, visit.route):
                     await self._exchange(visit, watch, engine, body)
         else:
             watch.stop_listening()

@@ -10,10 +10,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from proxy.openai_api.measure import Measured, RequestShape, measure, measure_in_steps
+from proxy.openai_api.named_model import model_in_body, model_in_steps
 from proxy.openai_api.weight import refuse_what_is_too_much
 
 if TYPE_CHECKING:
-    from collections.abc import MutableSequence
+    from collections.abc import Callable, MutableSequence
 
     from proxy.openai_api.blocks import Blocks
     from proxy.openai_api.steps import Result, Steps
@@ -22,14 +23,26 @@ _FREED_AT_ONCE = 4  # blocks of some 256 KiB
 
 
 async def measure_large(shape: RequestShape, content_type: bytes, body: Blocks) -> Measured:
-    """As measure(). What cannot be measured in steps is, after all, in a thread: there the loop has
-    a turn between two bodies. What would take too long there is refused as unreadable."""
+    """As measure()."""
     measured = await _in_turns(measure_in_steps(shape, content_type, body))
     if measured is not None:
         return measured
+    return await _at_once(body, lambda: measure(shape, content_type, bytes(body)))
+
+
+async def model_in_large_body(body: Blocks) -> str | None:
+    """As model_in_body(). Raises UnreadableBodyError only where looking would take too long."""
+    found = await _in_turns(model_in_steps(body))
+    if found is not None:
+        return found.model
+    return await _at_once(body, lambda: model_in_body(bytes(body)))
+
+
+async def _at_once(body: Blocks, read: Callable[[], Result]) -> Result:
+    """What cannot be done in steps is, after all, in a thread: there the loop has a turn between
+    two bodies. What would take too long there is refused as unreadable."""
     await _in_turns(refuse_what_is_too_much(body))
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(None, lambda: measure(shape, content_type, bytes(body)))
+    return await asyncio.get_running_loop().run_in_executor(None, read)
 
 
 async def _in_turns(steps: Steps[Result]) -> Result:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.edge import error_table
+from proxy.edge.answers import Refusal
+from proxy.edge.large_body import model_in_large_body
 from proxy.edge.models_page import ModelsPage
 from proxy.edge.routes import MODEL_PREFIX, MODELS
 from proxy.openai_api.named_model import model_in_body, model_in_path
+from proxy.openai_api.request_fields import UnreadableBodyError
 from proxy.upstream.errors import UpstreamConnectError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from proxy.edge.engine import Engine
@@ -27,18 +30,16 @@ class OpenRoutes:
         self,
         served: Callable[[], Served],
         any_engine: Callable[[str | None], Engine | None],
-        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._models_page = ModelsPage(served)
         self._any_engine = any_engine
-        self._loop = loop
 
     def page(self, visit: Visit) -> bytes | None:
         """What the gateway itself answers with status 200, if it does."""
         return self._models_page.page() if visit.route is MODELS else None
 
     async def engine(self, visit: Visit, body: bytes | Blocks) -> Engine:
-        """Raises UpstreamConnectError when there is none."""
+        """Raises UpstreamConnectError when there is none, Refusal when the body is too much."""
         model = None
         if self._models_page.page() is not None:  # else there is nothing to choose
             model = await self._model(visit.scope["raw_path"], body)
@@ -52,4 +53,7 @@ class OpenRoutes:
             return named
         if isinstance(body, bytes):
             return model_in_body(body)
-        return await self._loop.run_in_executor(None, lambda: model_in_body(bytes(body)))
+        try:
+            return await model_in_large_body(body)
+        except UnreadableBodyError as error:
+            raise Refusal(error_table.bad_request(str(error))) from None

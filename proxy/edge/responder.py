@@ -133,10 +133,10 @@ class Responder:
         return form.fill(retry_after, visit.headers.request_id)
 
     def _no_room(self, error: IntakeFullError | OpenFullError) -> OwnAnswer:
-        again = self._overload_status, self._retry_after(math.inf), self._invite_back()
+        again = self._overload_status, self._retry_after(math.inf)
         if isinstance(error, IntakeFullError):
-            return error_table.intake_full(error.most, *again)
-        return error_table.open_full(error.most, error.is_of_bytes, *again)
+            return error_table.intake_full(error.most, *again, self._invite_back())
+        return error_table.open_full(error.most, error.is_of_bytes, *again, error.invites)
 
     def _write(
         self, visit: Visit, answer: OwnAnswer, outcome: RequestOutcome

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
+from proxy.openai_api.abridged import abridge
 from proxy.openai_api.counting import text
-from proxy.openai_api.request_fields import UnreadableBodyError, read_fields
+from proxy.openai_api.measure import MOST_AT_ONCE_BYTES
+from proxy.openai_api.request_fields import UnreadableBodyError, read_fields, read_strict_fields
+
+if TYPE_CHECKING:
+    from proxy.openai_api.blocks import Blocks
+    from proxy.openai_api.steps import Steps
+
+
+class Named(NamedTuple):
+    """What a body names: no model, if it is None."""
+
+    model: str | None
 
 
 def model_in_body(body: bytes) -> str | None:
@@ -16,6 +29,19 @@ def model_in_body(body: bytes) -> str | None:
         return text(read_fields(body).model)
     except UnreadableBodyError:
         return None
+
+
+def model_in_steps(body: Blocks) -> Steps[Named | None]:
+    """As model_in_body(), for a large body. None when that would take one long step after all:
+    nearly all of it is something else than long strings, or it is not JSON."""
+    abridged = yield from abridge(body, MOST_AT_ONCE_BYTES)
+    if abridged is None:
+        return None
+    try:
+        fields = read_strict_fields(abridged.text)
+    except UnreadableBodyError:
+        return None
+    return None if abridged.is_cut(fields.model) else Named(text(fields.model))
 
 
 def model_in_path(raw_path: bytes, prefix: bytes) -> str | None:

@@ -22,7 +22,7 @@ from proxy.vllm.served_models import (
     longest_model_len,
     served_models,
 )
-from proxy.vllm.silence import Silence, judge_silence, silence_in_words
+from proxy.vllm.silence import Held, Silence, judge_silence, silence_in_words
 from proxy.vllm.stall import Progress, judge_progress, without_page
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class EnginePoller:
         api_key: str | None = None,
         on_change: Callable[[EngineStatus], None] | None = None,
         on_reading: Callable[[EngineStatus], None] | None = None,
-        holding: Callable[[], int] = lambda: 1,
+        holding: Callable[[], Held] = lambda: Held(1),
         heard: Callable[[], bool] = lambda: False,
         *,
         wants_models: bool = False,
@@ -97,12 +97,12 @@ class EnginePoller:
     ) -> None:
         """`root_url` is where the engine's /health and /metrics live, without /v1 and without a
         trailing slash. The polling task calls `on_change` when `up`, `stalled` or `ready` has
-        changed, and `on_reading` after every poll, whatever came of it. `holding` says how many
-        seats of ours are taken in the engine now: one that we ask nothing of is not stalled;
-        `heard` whether bytes of answers have come from it since the last call. The models that it
-        serves are asked for only if `wants_models`. While the engine is down it is asked every
-        `down_interval_s`. `name` is the engine's in log lines, by default `root_url`; `ip` is where
-        to connect to, in place of looking up the URL's host.
+        changed, and `on_reading` after every poll, whatever came of it. `holding` says what of ours
+        is in the engine now: one that we ask nothing of is not stalled; `heard` whether bytes of
+        answers have come from it since the last call. The models that it serves are asked for only
+        if `wants_models`. While the engine is down it is asked every `down_interval_s`. `name` is
+        the engine's in log lines, by default `root_url`; `ip` is where to connect to, in place of
+        looking up the URL's host.
         """
         self._root_url = root_url
         self._name = name or root_url
@@ -254,7 +254,7 @@ class EnginePoller:
         before = self._reading
         self._reading = reading = Reading(metrics, now)
         self._saturation = saturation_between(before, reading) if before else None
-        holding = self._holding() > 0
+        holding = self._holding().seats > 0  # what takes none does not count as running there
         self._progress = judge_progress(self._progress, metrics, reading.at, holding)
         return answer
 

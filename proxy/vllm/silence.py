@@ -12,7 +12,7 @@ comes from the engine, also when all who waited for it have left.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.vllm.probe import Fault, NoAnswer
 
@@ -25,17 +25,34 @@ SILENT_AFTER_S = 30.0
 _LONGEST_GAP_S = 10.0
 
 
+class Held(NamedTuple):
+    """What of ours is in the engine: seats that are taken, and requests that take none."""
+
+    seats: int
+    seatless: int = 0
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    def __str__(self) -> str:
+        others = f", beside {self.seatless} of our requests that take none" if self.seatless else ""
+        return f"{self.seats} of our seats are taken in it{others}"
+
+
+_NOTHING = Held(seats=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Silence:
     """`unanswered_s`: so long, in seconds, has no question been answered though there were
     connections; `unheard_s`: so long of that has it held requests of ours and given none of them a
-    byte. `held`: of our seats so many were taken at the last look, `looked_at`; `heard`: bytes of
-    answers had come by then, since the look before."""
+    byte. `held` is what it held at the last look, `looked_at`; `heard`: bytes of answers had come
+    by then, since the look before."""
 
     stalled: bool = False
     unanswered_s: float = 0.0
     unheard_s: float = 0.0
-    held: int = 0
+    held: Held = _NOTHING
     heard: bool = False
     looked_at: float | None = None
 
@@ -58,13 +75,13 @@ class Silence:
         if not self.stalled:
             return ""
         return (
-            f". {self.held} of our seats are taken in it; no others are given out. Restart it if "
-            "it stays so (docs/runbooks.md, SluiceEngineStalled)"
+            f". {self.held}; no more are given out. Restart it if it stays so (docs/runbooks.md, "
+            "SluiceEngineStalled)"
         )
 
 
 def judge_silence(
-    before: Silence, answers: tuple[Answer | NoAnswer, ...], now: float, *, held: int, heard: bool
+    before: Silence, answers: tuple[Answer | NoAnswer, ...], now: float, *, held: Held, heard: bool
 ) -> Silence:
     """What is known at `now` seconds, after these `answers` to the poller's questions."""
     faults = {answer.fault if isinstance(answer, NoAnswer) else None for answer in answers}
@@ -95,6 +112,6 @@ def silence_in_words(before: Silence, now: Silence) -> str:
     if now.heard:
         return f"{said}. Bytes of answers come: it is busy, and gets requests as before"
     return (
-        f"{said}. {now.held} of our seats are taken in it. It gets requests as before, until it "
-        f"has held some for {SILENT_AFTER_S:.0f} s and given none of them a byte"
+        f"{said}. {now.held}. It gets requests as before, until it has held some for "
+        f"{SILENT_AFTER_S:.0f} s and given none of them a byte"
     )

@@ -49,8 +49,8 @@ class Progress:
 def judge_progress(
     before: Progress, metrics: EngineMetrics, now: float, holding: bool = True
 ) -> Progress:
-    """What is known after this page, read at `now` seconds. `holding`: requests of ours are in the
-    engine."""
+    """What is known after this page, read at `now` seconds. `holding`: seats of ours are taken in
+    the engine."""
     if metrics.iterations_total is None or not metrics.running:
         return Progress(read_at=now)
     signs = _signs(metrics)

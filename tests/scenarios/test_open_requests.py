@@ -6,10 +6,11 @@ import asyncio
 
 from tests.support.engine_cluster import EngineCluster
 from tests.support.gateway_in_memory import Sluice, gateway, leave
-from tests.support.scripted_app import Hold, ScriptedApp, answer, error_of
+from tests.support.scripted_app import Call, Hold, ScriptedApp, answer, error_of
 from tests.support.virtual_time import now, run, settle
 
 TOKENIZE = b"/tokenize"
+FEWEST = 128
 
 
 async def statuses_of(sluice: Sluice, count: int, body: bytes) -> list[int]:
@@ -21,27 +22,27 @@ def test_no_more_are_at_the_engine_than_there_are_seats() -> None:
     async def scenario() -> None:
         hold = Hold()
         engine = ScriptedApp(hold)
-        async with gateway(engine, max_in_flight=18, max_queue_depth=4) as sluice:
-            held = [sluice.start(target=TOKENIZE) for _ in range(18)]
+        async with gateway(engine, max_in_flight=130, max_queue_depth=4) as sluice:
+            held = [sluice.start(target=TOKENIZE) for _ in range(130)]
             await settle()
-            assert engine.in_flight == 18
+            assert engine.in_flight == 130
             surplus = [sluice.start([b"{", 10.0, b"}"], target=TOKENIZE) for _ in range(30)]
             refusals = [await exchange.response() for exchange in surplus]
             assert {refusal.status for refusal in refusals} == {503}
             assert now() == 0, "refused before its body has come"
             error = error_of(refusals[0].body)
             assert error["code"] == refusals[0].header("x-sluice-reason") == "queue_full"
-            assert "18 requests that take no seat" in error["message"]
+            assert "130 requests that take no seat" in error["message"]
             assert 1 <= int(refusals[0].header("retry-after") or "") <= 55
             assert refusals[0].header("x-should-retry") in ("true", "false")
-            assert engine.in_flight == 18
+            assert engine.in_flight == 130
             engine.handler = answer
             assert (await sluice.ask()).status == 200, "seats are for whom they are for"
             assert (await sluice.get(b"/v1/models")).status == 200
             assert (await sluice.get(b"/version")).status == 200
             hold.release()
             assert {(await exchange.response()).status for exchange in held} == {200}
-            assert sluice.outcomes() == {"ok": 18 + 3, "shed": 30}
+            assert sluice.outcomes() == {"ok": 130 + 3, "shed": 30}
             assert sluice.sheds() == {"queue_full": 30}
 
     run(scenario())
@@ -54,13 +55,13 @@ def test_each_that_is_broken_off_makes_room_for_exactly_one() -> None:
         async with gateway(engine, max_in_flight=1, max_queue_depth=0) as sluice:
             places = sluice.application.public.open_places
             for _ in range(3):
-                held = [sluice.start(target=TOKENIZE) for _ in range(16)]
+                held = [sluice.start(target=TOKENIZE) for _ in range(FEWEST)]
                 await settle()
-                assert (places.taken, engine.in_flight) == (16, 16)
+                assert (places.taken, engine.in_flight) == (FEWEST, FEWEST)
                 assert await statuses_of(sluice, 1, b"{}") == [503]
                 await leave(*held)
                 assert (places.taken, places.held_bytes) == (0, 0)
-            assert sluice.outcomes() == {"abandoned": 48, "shed": 3}
+            assert sluice.outcomes() == {"abandoned": 3 * FEWEST, "shed": 3}
 
     run(scenario())
 
@@ -69,11 +70,11 @@ def test_those_that_are_uploaded_together_are_counted_once_more_when_they_are_wh
     async def scenario() -> None:
         engine = ScriptedApp(Hold())
         async with gateway(engine, max_in_flight=1, max_queue_depth=0) as sluice:
-            uploads = [sluice.start([b"{", 1.0, b"}"], target=TOKENIZE) for _ in range(20)]
+            uploads = [sluice.start([b"{", 1.0, b"}"], target=TOKENIZE) for _ in range(FEWEST + 4)]
             await asyncio.sleep(2)
-            assert engine.in_flight == 16
+            assert engine.in_flight == FEWEST
             await leave(*uploads)
-            assert sluice.outcomes() == {"abandoned": 16, "shed": 4}
+            assert sluice.outcomes() == {"abandoned": FEWEST, "shed": 4}
 
     run(scenario())
 
@@ -100,6 +101,64 @@ def test_their_bodies_hold_half_of_what_uploads_may_and_leave_the_rest_to_others
             assert (await held.response()).status == 200
             assert intake.buffered_bytes == 0
             assert sluice.sheds() == {"queue_full": 6}
+
+    run(scenario())
+
+
+def test_a_crowd_on_an_engine_of_few_seats_is_served() -> None:
+    """Fifty users of eight seats met a bound of 16, and 425 of 1,000 calls were refused."""
+
+    async def scenario() -> None:
+        async def quick(call: Call) -> None:
+            await asyncio.sleep(0.05)
+            await answer(call)
+
+        async def user(sluice: Sluice) -> None:
+            for _ in range(20):
+                assert (await sluice.ask(target=TOKENIZE)).status == 200
+                await asyncio.sleep(0.1)
+
+        async with gateway(ScriptedApp(quick), max_in_flight=8) as sluice:
+            await asyncio.gather(*(user(sluice) for _ in range(50)))
+            assert sluice.outcomes() == {"ok": 1000}
+
+    run(scenario())
+
+
+def test_refused_ones_take_no_retry_ticket_from_those_who_wait_for_seats() -> None:
+    async def scenario() -> None:
+        engine = ScriptedApp(Hold())
+        async with gateway(engine, max_in_flight=1, max_queue_depth=0) as sluice:
+            held = [sluice.start(target=TOKENIZE) for _ in range(FEWEST)]
+            held += await sluice.hold_seats(1)
+            told = [await sluice.ask(target=TOKENIZE) for _ in range(60)]
+            assert told[0].header("x-should-retry") == "true"
+            assert told[-1].header("x-should-retry") == "false"
+            for _ in range(10):
+                assert (await sluice.ask()).header("x-should-retry") == "true"
+            await leave(*held)
+
+    run(scenario())
+
+
+def test_an_engine_that_has_all_it_may_have_leaves_the_others_places_to_the_others() -> None:
+    async def scenario() -> None:
+        cluster = EngineCluster("a", "b")
+        holds = [Hold(), Hold()]
+        cluster["a"].app.handler, cluster["b"].app.handler = holds
+        given = {"upstream": cluster, "upstream_urls": cluster.urls, "max_in_flight": 8}
+        async with gateway(cluster["a"].app, **given) as sluice:
+            asked = [sluice.start(target=TOKENIZE) for _ in range(2 * FEWEST)]
+            await settle()
+            assert cluster.seen() == {"a": FEWEST, "b": FEWEST}
+            assert await statuses_of(sluice, 1, b"{}") == [503]
+            cluster["b"].app.handler = answer
+            holds[1].release()
+            await settle()
+            for _ in range(5):
+                assert await statuses_of(sluice, FEWEST, b"{}") == [200] * FEWEST
+            assert cluster["a"].app.in_flight == FEWEST
+            await leave(*asked)
 
     run(scenario())
 

@@ -134,6 +134,29 @@ def test_one_that_is_too_busy_for_its_health_check_is_not_stalled_while_bytes_co
         run(scenario())
 
 
+def test_one_that_holds_only_requests_without_a_seat_is_seen_and_gets_no_more_of_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        cluster = EngineCluster("one", "two")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            cluster["two"].app.handler = silent
+            held = [sluice.start(target=b"/tokenize") for _ in range(6)]
+            await asyncio.sleep(SEEN_WITHIN_S)
+            assert cluster.loads() == {"one": 3, "two": 3}
+            (line,) = [line for line in caplog.messages if "is stalled" in line]
+            assert "beside 3 of our requests that take none" in line
+            cluster["two"].app.handler = answer
+            answers = [await sluice.ask(target=b"/tokenize") for _ in range(20)]
+            assert {one.status for one in answers} == {200}
+            assert cluster.seen()["one"] == 3
+            await leave(*held)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+
+
 def test_others_carry_the_load_and_no_newcomer_falls_into_the_silent_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -28,6 +28,7 @@ from proxy.simulator.sequence import Sequence
 from proxy.simulator.server import create_app
 from proxy.simulator.text import Answer
 from proxy.vllm.poller import EnginePoller
+from proxy.vllm.silence import Held
 from tests.support.admission import UPSTREAM, RecordingObserver
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Stand:
             None,
             self._changed,
             self._read,
-            lambda: self.in_flight > 0,
+            lambda: Held(self.in_flight),
             transport=httpx.ASGITransport(app),
         )
         self._clock = clock

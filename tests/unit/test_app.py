@@ -157,7 +157,7 @@ def test_every_engine_has_the_limits_of_the_settings_and_places_of_its_own() -> 
         ]
         assert snapshot.max_queue_depth == 9
         assert application.public.intake.max_buffered_bytes == (2 * 7 + 9) * 9
-        assert application.public.open_places.most == 16
+        assert application.public.open_places.most == 2 * 128
         application.fleet.set([])
         assert application.controller.snapshot().upstreams == ()
         assert application.public.intake.max_buffered_bytes == 9 * 9

@@ -61,10 +61,15 @@ def test_workers_have_a_part_of_the_token_limits_each_rounded_up() -> None:
     assert budgets_of_a_worker(settings(max_kv_tokens=7), None) == (None, 7)
 
 
-def test_as_many_bodies_as_seats_and_places_and_open_requests_as_seats_but_never_very_few() -> None:
+def test_as_many_bodies_as_seats_and_places() -> None:
     for workers, places in ((1, 9), (3, 3)):
         chosen = settings(max_queue_depth=9, workers=workers, redis_url="redis://store:6379/0")
         assert bodies_of_a_worker(chosen, 2) == 2 * 50 + places
-        assert open_requests_of_a_worker(chosen, 2) == 2 * 50
     least = settings(max_in_flight=1, max_queue_depth=0)
-    assert (bodies_of_a_worker(least, 1), open_requests_of_a_worker(least, 1)) == (1, 16)
+    assert bodies_of_a_worker(least, 1) == 1
+
+
+@pytest.mark.parametrize(("seats", "most"), [(1, 128), (500, 500)])
+def test_as_many_without_a_seat_as_there_are_seats_but_never_few(seats: int, most: int) -> None:
+    chosen = settings(max_in_flight=seats, max_num_seqs=1000)
+    assert open_requests_of_a_worker(chosen) == most

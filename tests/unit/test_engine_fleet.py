@@ -187,13 +187,13 @@ def test_connections_may_be_open_to_all_engines_that_hold_requests_also_to_one_t
     async def scenario() -> None:
         stand = Stand("a")
         (holder,) = await stand.ask()
-        unseated = 16 + 16
-        assert stand.fleet.most_connections() == 2 + 1 + unseated
+        each = 2 + 1 + 128
+        assert stand.fleet.most_connections() == each + 16
         stand.set("b", "c")
-        assert stand.fleet.most_connections() == 3 * (2 + 1) + unseated
+        assert stand.fleet.most_connections() == 3 * each + 16
         holder.finish()
         await asyncio.sleep(10)
-        assert stand.fleet.most_connections() == 2 * (2 + 1) + unseated
+        assert stand.fleet.most_connections() == 2 * each + 16
         await stand.close()
 
     run(scenario())

@@ -159,12 +159,12 @@ def test_the_memory_for_bodies_follows_the_limit() -> None:
 
 def test_how_many_may_be_under_way_without_a_seat_follows_the_limit_and_so_do_descriptors() -> None:
     async def scenario() -> None:
-        async with gateway(ScriptedApp(), admin_token=TOKEN, max_in_flight=20) as sluice:
+        async with gateway(ScriptedApp(), admin_token=TOKEN, max_in_flight=150) as sluice:
             application = sluice.application
-            assert application.public.open_places.most == 20
+            assert application.public.open_places.most == 150
             most = application.fleet.most_connections()
-            await change(sluice, max_in_flight=30)
-            assert application.public.open_places.most == 30
+            await change(sluice, max_in_flight=160)
+            assert application.public.open_places.most == 160
             assert application.fleet.most_connections() == most + 10 + 10
 
     run(scenario())

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.admission.controller import AdmissionController
 from proxy.admission.outcome import Reason, Rejected
+from proxy.admission.retry_budget import RetryBudget
 from proxy.admission.snapshot import AdmissionSnapshot
 from proxy.edge.answers import Refusal
 from proxy.edge.api_keys import ApiKeys
@@ -44,8 +45,8 @@ class Door:
             routes.names(), lambda: AdmissionSnapshot((), 0, 0, False), dict, str
         )
         self.observer = RecordingObserver()
-        self.open_places = OpenPlaces(Intake(100, 1.0, 100))
-        self.open_places.most = 1
+        self.open_places = OpenPlaces(Intake(100, 1.0, 100), RetryBudget(0.2), loop.time)
+        self.open_places.resize(1, engines=1)
         self.doorman = Doorman(
             header_reader=HeaderReader(),
             keys=ApiKeys({name: KeyDigest.of(key) for name, key in (keys or {}).items()}),

@@ -1028,7 +1028,7 @@ def two_models(sluice: Sluice) -> None:
     served = [(ServedModel("m1", None, {"id": "m1"}),), (ServedModel("m2", None, {"id": "m2"}),)]
     one, two = sluice.application.fleet.engines.values()
     engines: dict[str | None, Engine] = {None: one, "m1": one, "m2": two}
-    routes = OpenRoutes(lambda: served, engines.get, asyncio.get_running_loop())
+    routes = OpenRoutes(lambda: served, engines.get)
     sluice.client = AsgiClient(replace(sluice.application.public, open_routes=routes))
 
 

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from proxy.edge.large_body import let_go, measure_large
+from proxy.edge.large_body import let_go, measure_large, model_in_large_body
 from proxy.openai_api.blocks import Blocks
 from proxy.openai_api.measure import RequestShape, UnreadableBodyError, measure
+from proxy.openai_api.named_model import model_in_body
 from tests.support.virtual_time import run
 
 JSON_TYPE = b"application/json"
@@ -75,6 +76,52 @@ def test_as_many_prompts_as_fit_into_a_large_body_are_counted_in_steps(
         assert measured.seats == measured.prompts == 500_001
 
     monkeypatch.setattr("proxy.edge.large_body.measure", at_once)
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        (b'{"model":"a","prompt":"%b"}' % (b"long " * 400_000), "a"),
+        (b'{"prompt":"%b","model":"a"}' % (b"long " * 400_000), "a"),
+        (b'{"model":"a","tokens":[%b1]}' % (b"1," * 1_000_000), "a"),
+        (b'{"model":"a","bad":NaN,"prompt":"%b"}' % (b"long " * 400_000), "a"),
+        (b'{"model":"%b"}' % (b"long " * 400_000), None),
+        (b'{"prompt":"%b"}' % (b"long " * 400_000), None),
+        (b"--boundary\r\n" + b"x" * 2_000_000, None),
+    ],
+    ids=["first", "last", "ids", "nan", "cut", "none", "not JSON"],
+)
+def test_the_model_in_a_large_body_is_that_which_would_be_found_in_a_small_one(
+    body: bytes, model: str | None
+) -> None:
+    async def scenario() -> None:
+        assert await model_in_large_body(Blocks([body])) == model == model_in_body(body)
+
+    run(scenario())
+
+
+def test_the_model_in_a_large_body_is_looked_for_in_steps() -> None:
+    async def scenario() -> None:
+        body = Blocks([b'{"model":"a","prompt":"%b"}' % (b"long " * 400_000)])
+        looking = asyncio.create_task(model_in_large_body(body))
+        turns = 0
+        while not looking.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 10
+
+    run(scenario())
+
+
+def test_nor_is_it_looked_for_among_more_values_than_may_be_read() -> None:
+    """Four bodies of 60 MiB of keys held the event loop for 1.5 s."""
+
+    async def scenario() -> None:
+        body = Blocks([b'{"model":"a"', *[b',"n":1' * 100_000] * 11, b"}"])
+        with pytest.raises(UnreadableBodyError, match="too many values"):
+            await model_in_large_body(body)
+
     run(scenario())
 
 

@@ -4,6 +4,8 @@ import contextlib
 
 import pytest
 
+from proxy.admission.retry_budget import FIRST_TICKETS, RetryBudget
+from proxy.edge.engine import OpenRequests
 from proxy.edge.intake import Intake
 from proxy.edge.open_places import KEPT_FOR_INQUIRIES, OpenFullError, OpenPlaces
 from proxy.edge.routes import MODELS, Access, Route
@@ -11,9 +13,11 @@ from proxy.edge.routes import MODELS, Access, Route
 TOKENIZE = Route("tokenize", Access.OPEN)
 
 
-def places(most: int = 100, *, buffered: int = 1000, largest: int = 100) -> OpenPlaces:
-    bound = OpenPlaces(Intake(largest, 1.0, buffered))
-    bound.most = most
+def places(
+    each: int = 100, *, engines: int = 1, buffered: int = 1000, largest: int = 100
+) -> OpenPlaces:
+    bound = OpenPlaces(Intake(largest, 1.0, buffered), RetryBudget(0.5), lambda: 0.0)
+    bound.resize(each, engines)
     return bound
 
 
@@ -48,6 +52,34 @@ def test_who_asks_what_is_there_has_some_places_beyond_the_bound() -> None:
     for one in taken:
         one.__exit__(None, None, None)
     assert bound.taken == 0
+
+
+def test_one_engine_that_is_full_leaves_the_others_places_to_the_others() -> None:
+    bound, sits, works = places(2, engines=2), OpenRequests(), OpenRequests()
+    assert bound.most == 4
+    with bound.at(sits, TOKENIZE), bound.at(sits, TOKENIZE):
+        with pytest.raises(OpenFullError) as caught, bound.at(sits, TOKENIZE):
+            pass
+        assert (caught.value.most, caught.value.is_of_bytes) == (2, False)
+        with bound.at(works, TOKENIZE), bound.at(sits, MODELS):
+            assert (sits.count, works.count) == (3, 1)
+    assert (sits.count, works.count) == (0, 0)
+
+
+def test_while_there_is_no_engine_there_are_the_places_of_one() -> None:
+    assert places(2, engines=0).most == 2
+
+
+def test_as_many_are_invited_back_as_are_a_share_of_those_that_came_in() -> None:
+    bound, engine = places(1), OpenRequests()
+    with bound.take(TOKENIZE, 0), bound.at(engine, TOKENIZE):
+        invited = [refusal(bound).invites for _ in range(20)]
+        assert invited == [True] * int(FIRST_TICKETS) + [False] * (20 - int(FIRST_TICKETS))
+    for _ in range(6):
+        with bound.take(TOKENIZE, 0), bound.at(engine, TOKENIZE):
+            pass
+    bound.resize(0, 1)
+    assert [refusal(bound).invites for _ in range(5)] == [True] * 3 + [False] * 2
 
 
 def test_bodies_count_as_uploads_do_for_as_long_as_the_request_is_under_way() -> None:

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.edge.answers import Refusal
 from proxy.edge.engine import Engine, EngineState
 from proxy.edge.open_routes import OpenRoutes
 from proxy.edge.routes import RouteTable
 from proxy.edge.visit import Visit
+from proxy.openai_api.blocks import Blocks
 from proxy.upstream.address import UpstreamAddress
 from proxy.upstream.errors import UpstreamConnectError
 from proxy.vllm.served_models import ServedModel
@@ -38,7 +39,7 @@ class Desk:
     def __init__(self, served: Served, *, has_engines: bool = True) -> None:
         self.asked: list[str | None] = []
         self._engine = engine() if has_engines else None
-        self.routes = OpenRoutes(lambda: served, self._any_engine, asyncio.get_running_loop())
+        self.routes = OpenRoutes(lambda: served, self._any_engine)
 
     def _any_engine(self, model: str | None) -> Engine | None:
         self.asked.append(model)
@@ -113,6 +114,17 @@ def test_elsewhere_the_engine_is_that_of_the_model(
     path: bytes, method: str, body: bytes, model: str | None
 ) -> None:
     assert model_sought(DIFFERENT, path, body, method) == model
+
+
+def test_a_large_body_of_too_many_values_is_refused_as_on_other_routes() -> None:
+    async def scenario() -> None:
+        body = Blocks([b'{"model":"m1"', *[b',"n":1' * 100_000] * 11, b"}"])
+        desk = Desk(DIFFERENT)
+        with pytest.raises(Refusal) as caught:
+            await desk.routes.engine(visit(b"/tokenize"), body)
+        assert (caught.value.answer.status, desk.asked) == (400, [])
+
+    run(scenario())
 
 
 def test_without_any_engine_that_is_said() -> None:

@@ -166,7 +166,17 @@ def test_a_page_of_ours_is_a_whole_answer(draining: bool) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("error", [IntakeFullError(1000), OpenFullError(1000)])
+@pytest.mark.parametrize("invites", [True, False])
+def test_who_takes_no_seat_is_invited_back_as_the_open_places_say(invites: bool) -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        await desk.respond(OpenFullError(1000, invites=invites))
+        assert desk.header[b"x-should-retry"] == (b"true" if invites else b"false")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("error", [IntakeFullError(1000), OpenFullError(1000, invites=True)])
 def test_a_full_intake_counts_as_shed_and_so_do_too_many_open_requests(error: Exception) -> None:
     async def scenario() -> None:
         desk = Desk()

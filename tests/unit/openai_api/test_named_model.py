@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.openai_api.named_model import model_in_body, model_in_path
+from proxy.openai_api.blocks import Blocks
+from proxy.openai_api.named_model import Named, model_in_body, model_in_path, model_in_steps
+from proxy.openai_api.steps import all_at_once
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,26 @@ def test_the_model_of_a_body_is_what_the_engine_reads(
     body: bytes | bytearray, model: str | None
 ) -> None:
     assert model_in_body(body) == model
+
+
+LONG = b"long " * 10_000
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b'{"prompt": "%b", "model": "a"}' % LONG, Named("a")),
+        (b'{"model": "a", "prompt": "%b", "model": 7}' % LONG, Named(None)),
+        (b'{"prompt": "%b"}' % LONG, Named(None)),
+        (b'{"prompt": "%b", "n": NaN, "model": "a"}' % LONG, None),
+        (b'{"model": "%b"}' % LONG, None),
+        (b'{"prompt": "%b"' % LONG, None),
+        (b'{"model": "a"%b}' % (b',"n":1' * 200_000), None),
+    ],
+    ids=["last", "no string", "none", "no JSON", "too long", "broken", "too much"],
+)
+def test_in_steps_it_is_the_same_or_not_known(body: bytes, found: Named | None) -> None:
+    assert all_at_once(model_in_steps(Blocks([body]))) == found
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from proxy.admission.saturation import Saturation
 from proxy.vllm.metrics_page import EngineMetrics
 from proxy.vllm.poller import EnginePoller, EngineStatus
+from proxy.vllm.silence import Held
 from tests.support.engine_transport import ScriptedEngine, garbage, late, ok, refused, status
 from tests.support.virtual_time import run
 
@@ -33,7 +34,7 @@ async def watching(
     api_key: str | None = None,
     on_change: Callable[[EngineStatus], None] | None = None,
     on_reading: Callable[[EngineStatus], None] | None = None,
-    holding: Callable[[], bool] = lambda: True,
+    holding: Callable[[], Held] = lambda: Held(1),
     *,
     wants_models: bool = False,
 ) -> AsyncIterator[EnginePoller]:
@@ -402,9 +403,10 @@ def test_an_engine_that_does_not_move_is_up_and_stalled_and_refuses() -> None:
     run(scenario())
 
 
-def test_an_engine_that_is_asked_nothing_is_not_stalled() -> None:
+@pytest.mark.parametrize("held", [Held(0), Held(0, seatless=3)])
+def test_an_engine_that_is_asked_nothing_that_runs_there_is_not_stalled(held: Held) -> None:
     async def scenario() -> None:
-        async with watching(healthy(STUCK), holding=lambda: False) as poller:
+        async with watching(healthy(STUCK), holding=lambda: held) as poller:
             await asyncio.sleep(600.0)
             assert poller.status.ready
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.vllm.probe import Answer, Fault, NoAnswer
-from proxy.vllm.silence import Silence, judge_silence, silence_in_words
+from proxy.vllm.silence import Held, Silence, judge_silence, silence_in_words
 
 WELL = Answer(200, b"")
 MUTE = NoAnswer(Fault.SILENT, "no answer within 5 s")
@@ -17,7 +17,7 @@ class Ear:
 
     def __init__(self, held: int = 3) -> None:
         self.now = 100.0
-        self.silence = judge_silence(Silence(), (WELL,), self.now, held=held, heard=True)
+        self.silence = judge_silence(Silence(), (WELL,), self.now, held=Held(held), heard=True)
         self.said: list[str] = []
 
     def look(
@@ -26,6 +26,7 @@ class Ear:
         times: int = 1,
         every_s: float = 8.0,
         held: int = 3,
+        seatless: int = 0,
         heard: bool = False,
     ) -> bool:
         """Whether it is stalled after the last of them."""
@@ -33,7 +34,7 @@ class Ear:
             self.now += every_s
             before = self.silence
             self.silence = judge_silence(
-                before, answers or (MUTE, MUTE), self.now, held=held, heard=heard
+                before, answers or (MUTE, MUTE), self.now, held=Held(held, seatless), heard=heard
             )
             if words := silence_in_words(before, self.silence):
                 self.said.append(words)
@@ -102,6 +103,17 @@ def test_only_the_time_in_which_it_holds_requests_of_ours_counts() -> None:
     assert ear.look()
 
 
+def test_one_that_holds_only_requests_without_a_seat_is_stalled_as_well() -> None:
+    ear = Ear(held=0)
+    ear.look(held=0, seatless=2)  # since when, nobody knows
+    assert not ear.look(times=3, held=0, seatless=2)
+    assert ear.look(held=0, seatless=2)
+    assert (
+        "0 of our seats are taken in it, beside 2 of our requests that take none; no more are given"
+        in ear.silence.advice
+    )
+
+
 def test_one_whose_clients_have_all_given_up_is_still_stalled() -> None:
     ear = Ear()
     ear.look(times=4)
@@ -124,8 +136,8 @@ def test_a_silence_of_ours_counts_for_no_more_than_ten_seconds() -> None:
 
 
 def test_one_that_has_never_answered_is_judged_from_the_first_look_on() -> None:
-    silence = judge_silence(Silence(), (MUTE,), 100.0, held=1, heard=False)
+    silence = judge_silence(Silence(), (MUTE,), 100.0, held=Held(1), heard=False)
     assert silence.unanswered_s == 0
     for number in range(1, 6):
-        silence = judge_silence(silence, (MUTE,), 100.0 + 6 * number, held=1, heard=False)
+        silence = judge_silence(silence, (MUTE,), 100.0 + 6 * number, held=Held(1), heard=False)
     assert silence.stalled
