@@ -23,10 +23,14 @@ from msgspec import Raw
 
 from proxy.openai_api.counting import left_out
 from proxy.openai_api.listed import Strings, items_in
+from proxy.openai_api.request_fields import RequestFields, UnreadableBodyError, read_strict_fields
 
 if TYPE_CHECKING:
     from proxy.openai_api.blocks import Blocks
     from proxy.openai_api.steps import Steps
+
+MOST_AT_ONCE_BYTES = 1024 * 1024
+"""Of JSON that is read in one step."""
 
 WINDOW_BYTES = 16 * 1024
 _WINDOWS_A_STEP = 8  # of which each takes 7 us (2026-12)
@@ -82,6 +86,19 @@ class Abridged:
         at += len(self._mark)
         end = value.index(_END, at)
         return self._cuts[int(value[at:end])], end + len(_END)
+
+
+def abridged_fields(body: Blocks) -> Steps[tuple[Abridged, RequestFields] | None]:
+    """The fields of a large body, in which something may be cut. None when reading them would take
+    one long step after all: nearly all of it is something else than long strings, or it is not
+    JSON."""
+    abridged = yield from abridge(body, MOST_AT_ONCE_BYTES)
+    if abridged is None:
+        return None
+    try:
+        return abridged, read_strict_fields(abridged.text)
+    except UnreadableBodyError:
+        return None
 
 
 def abridge(body: Blocks, most: int) -> Steps[Abridged | None]:

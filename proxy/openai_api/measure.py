@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.openai_api.abridged import abridge
+from proxy.openai_api.abridged import abridged_fields
 from proxy.openai_api.counting import (
     count_entries,
     count_items,
@@ -38,7 +38,6 @@ from proxy.openai_api.request_fields import (
     UnreadableBodyError,
     nested_fields,
     read_fields,
-    read_strict_fields,
 )
 from proxy.openai_api.token_ids import token_ids, token_ids_in_steps
 
@@ -61,9 +60,6 @@ __all__ = [
 # No engine runs so many; vLLM refuses n above 16,384 unless it is told otherwise.
 MAX_SEATS = 1_000_000
 _MOST_TOKENS = 2**31 - 1
-
-# Of JSON that is read in one step.
-MOST_AT_ONCE_BYTES = 1024 * 1024
 
 
 class RequestShape(enum.Enum):
@@ -144,19 +140,15 @@ def measure(shape: RequestShape, content_type: bytes, body: bytes) -> Measured:
 def measure_in_steps(
     shape: RequestShape, content_type: bytes, body: Blocks
 ) -> Steps[Measured | None]:
-    """As measure(), for a large body. None when that would take one long step after all: nearly
-    all of it is something else than long strings, or it is not JSON."""
+    """As measure(), for a large body. None when that would take one long step after all."""
     if shape is RequestShape.OPAQUE or not _is_json(content_type):
         return _UNREAD
     if shape is RequestShape.SYSTEMONE:
         return None  # counts keys, which must not be abridged
-    abridged = yield from abridge(body, MOST_AT_ONCE_BYTES)
-    if abridged is None:
+    found = yield from abridged_fields(body)
+    if found is None:
         return None
-    try:
-        fields = read_strict_fields(abridged.text)
-    except UnreadableBodyError:
-        return None
+    abridged, fields = found
     if any(abridged.is_cut(getattr(fields, name)) for name in _READ_AS_VALUES):
         return None
     prompt_bytes, rule = 0, _RULES[shape]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from proxy.openai_api.abridged import abridge
+from proxy.openai_api.abridged import abridged_fields
 from proxy.openai_api.counting import text
-from proxy.openai_api.measure import MOST_AT_ONCE_BYTES
-from proxy.openai_api.request_fields import UnreadableBodyError, read_fields, read_strict_fields
+from proxy.openai_api.request_fields import UnreadableBodyError, read_fields
 
 if TYPE_CHECKING:
     from proxy.openai_api.blocks import Blocks
@@ -32,15 +31,11 @@ def model_in_body(body: bytes) -> str | None:
 
 
 def model_in_steps(body: Blocks) -> Steps[Named | None]:
-    """As model_in_body(), for a large body. None when that would take one long step after all:
-    nearly all of it is something else than long strings, or it is not JSON."""
-    abridged = yield from abridge(body, MOST_AT_ONCE_BYTES)
-    if abridged is None:
+    """As model_in_body(), for a large body. None when that would take one long step after all."""
+    found = yield from abridged_fields(body)
+    if found is None:
         return None
-    try:
-        fields = read_strict_fields(abridged.text)
-    except UnreadableBodyError:
-        return None
+    abridged, fields = found
     return None if abridged.is_cut(fields.model) else Named(text(fields.model))
 
 

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from proxy.openai_api.abridged import MOST_AT_ONCE_BYTES
 from proxy.openai_api.blocks import Blocks
 from proxy.openai_api.measure import (
     MAX_SEATS,
-    MOST_AT_ONCE_BYTES,
     Measured,
     RequestShape,
     measure,
