@@ -26,7 +26,9 @@ _HEAD = """\
 # Command line
 
 Every command, as its own `--help` tells it. Written by `scripts/write_cli_reference.py`; do not
-edit it. `python -m proxy` is the same as `sluice`. Ctrl-C ends every command with exit code 130.
+edit it. `python -m proxy` is the same as `sluice`. Ctrl-C breaks a command off with exit code 130;
+those that run until they are stopped (`serve`, `sim`, `up`, `record`, `doctor --follow`) end as
+they should.
 
 """
 _AS_WRITTEN = "\b\n"  # click's mark of a paragraph whose lines stay as they are

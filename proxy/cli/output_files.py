@@ -20,11 +20,18 @@ def refuse_unwritable(*paths: Path | None) -> None:
     for path in paths:
         problem = None if path is None else _problem(path)
         if problem is not None:
-            click.echo(f"error: {path}: {os.strerror(problem)}", err=True)
+            click.echo(f"error: {path}: {problem}", err=True)
             raise SystemExit(_BAD_OUTPUT)
 
 
-def _problem(path: Path) -> int | None:
+def _problem(path: Path) -> str | None:
+    if str(path) == "-":
+        return "name a file; this one is not written to standard output"
+    number = _error_number(path)
+    return None if number is None else os.strerror(number)
+
+
+def _error_number(path: Path) -> int | None:
     if path.is_dir():
         return errno.EISDIR
     if path.exists() and not os.access(path, os.W_OK):

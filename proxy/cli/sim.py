@@ -148,7 +148,7 @@ def sim(host: str, port: int, exit_with_stdin: bool, **chosen: object) -> None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve_simulator(options, host, port, _ready(options), print_log_line))
     except PortTakenError as error:
-        raise click.ClickException(f"{error}; choose another with --port") from error
+        raise click.ClickException(f"{error}; choose another with --host or --port") from error
 
 
 def _options(chosen: dict[str, Any]) -> SimulatorOptions:

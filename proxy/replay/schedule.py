@@ -11,15 +11,20 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from proxy.replay.arrival import Arrival
+from proxy.replay.synthetic.specification import BadSpecificationError
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Sequence
 
     from proxy.replay.synthetic.arrival_process import ArrivalProcess
+
+MOST_ARRIVALS = 5_000_000
+"""That are made up: before the first is sent each takes some 200 bytes and 3 us (2026-12)."""
 
 _MICROSECONDS = 1e6
 
@@ -57,8 +62,14 @@ def made_up(
     duration_s: float,
     rng: random.Random,
 ) -> Schedule:
-    """`lengths` draws tokens of prompt and output for one request."""
-    times_s = list(process.times_s(duration_s, rng))
+    """`lengths` draws tokens of prompt and output for one request. Raises
+    BadSpecificationError."""
+    times_s = list(islice(process.times_s(duration_s, rng), MOST_ARRIVALS + 1))
+    if len(times_s) > MOST_ARRIVALS:
+        raise BadSpecificationError(
+            f"more than {MOST_ARRIVALS:,} requests would arrive in {duration_s:g} s: lower the "
+            "rate or the duration"
+        )
     return Schedule(tuple(Arrival(at_s, *lengths(rng)) for at_s in times_s), duration_s)
 
 

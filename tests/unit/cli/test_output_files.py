@@ -39,3 +39,9 @@ def test_a_file_or_folder_of_somebody_else_is_refused(
     monkeypatch.setattr("proxy.cli.output_files.os.access", lambda *_: False)  # root may all
     for path in (there, tmp_path / "new.json"):
         assert refused(path, capsys) == f"error: {path}: Permission denied\n"
+
+
+def test_a_dash_is_no_file_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(Path("-"), capsys) == (
+        "error: -: name a file; this one is not written to standard output\n"
+    )

@@ -98,7 +98,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
     last = result.stderr.splitlines()[-1]
     assert last == (
         f"Error: cannot listen on 127.0.0.1 port {port}: address already in use; "
-        "choose another with --port"
+        "choose another with --host or --port"
     )
 
 

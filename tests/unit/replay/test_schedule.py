@@ -18,6 +18,7 @@ from proxy.replay.schedule import (
     with_sequences,
 )
 from proxy.replay.synthetic.arrival_process import parse_arrivals
+from proxy.replay.synthetic.specification import BadSpecificationError
 
 
 def _arrivals(*times_s: float) -> list[Arrival]:
@@ -77,6 +78,16 @@ def test_every_request_can_be_made_to_ask_for_several_sequences() -> None:
     wide = with_sequences(Schedule(tuple(_arrivals(0, 1)), 2.0, notes=("x",)), 3)
     assert [a.sequences for a in wide.arrivals] == [3, 3]
     assert wide.notes == ("x",)
+
+
+def test_more_requests_than_can_be_held_are_refused_before_they_are_made_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.replay.schedule.MOST_ARRIVALS", 100)
+    process = parse_arrivals("constant:100")
+    assert len(made_up(process, lambda _: (1, 1), 1, random.Random(0)).arrivals) == 100
+    with pytest.raises(BadSpecificationError, match="more than 100 requests would arrive in 1e"):
+        made_up(process, lambda _: (1, 1), 1e9, random.Random(0))
 
 
 def test_a_made_up_load_hangs_on_its_seed_alone() -> None:
