@@ -274,7 +274,10 @@ class EnginePoller:
 
     def _tell(self, status: EngineStatus) -> None:
         level = logging.INFO if status.ready else logging.WARNING
-        why = status.reason if status.ready else status.reason + self._silence.advice
+        if status.ready and self._silence.unanswered_s:
+            why = "bytes of an answer have come from it"  # to none of our questions so far
+        else:
+            why = status.reason + self._silence.advice
         _log.log(level, "engine %s is %s: %s", self._name, _state(status), why)
         if self._on_change is not None:
             self._on_change(status)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
     from tests.support.gateway_in_memory import Sluice
+    from tests.support.scripted_app import Call
 
 SEATS = 2
 # Half a minute, and two rounds of questions that nobody answers: one at either end.
@@ -152,6 +153,31 @@ def test_one_that_holds_only_requests_without_a_seat_is_seen_and_gets_no_more_of
             assert {one.status for one in answers} == {200}
             assert cluster.seen()["one"] == 3
             await leave(*held)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+
+
+def test_one_that_gives_a_request_bytes_is_back_and_the_log_says_why(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def late_stream(call: Call) -> None:
+        await asyncio.sleep(60)
+        await stream(30, 2.0)(call)
+
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            cluster["one"].app.handler = late_stream
+            going = sluice.start({"stream": True})
+            await asyncio.sleep(SEEN_WITHIN_S)
+            assert sluice.metric("sluice_upstream_stalled") == 1
+            await asyncio.sleep(20)
+            assert sluice.metric("sluice_upstream_stalled") == 0
+            last = [line for line in caplog.messages if " is ready: " in line][-1]
+            assert last.endswith("is ready: bytes of an answer have come from it")
+            await leave(going)
 
     with caplog.at_level(logging.INFO, "sluice.engine"):
         run(scenario())
