@@ -7,6 +7,7 @@ a thread that is in Python gives it up only every 5 ms, each time the loop needs
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from proxy.openai_api.measure import Measured, RequestShape, measure, measure_in_steps
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from proxy.openai_api.steps import Result, Steps
 
 _FREED_AT_ONCE = 4  # blocks of some 256 KiB
+
+# One body after the other: together they would hold the interpreter, and memory, as often as there
+# are threads.
+_reader = ThreadPoolExecutor(1, "large-body")
 
 
 async def measure_large(shape: RequestShape, content_type: bytes, body: Blocks) -> Measured:
@@ -40,9 +45,9 @@ async def model_in_large_body(body: Blocks) -> str | None:
 
 async def _at_once(body: Blocks, read: Callable[[], Result]) -> Result:
     """What cannot be done in steps is, after all, in a thread: there the loop has a turn between
-    two bodies. What would take too long there is refused as unreadable."""
+    two calls of the decoder. What would take too long there is refused as unreadable."""
     await _in_turns(refuse_what_is_too_much(body))
-    return await asyncio.get_running_loop().run_in_executor(None, read)
+    return await asyncio.get_running_loop().run_in_executor(_reader, read)
 
 
 async def _in_turns(steps: Steps[Result]) -> Result:

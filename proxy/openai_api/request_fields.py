@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 NESTED_TOO_DEEPLY = "the request body is nested too deeply"
 
@@ -18,6 +19,10 @@ _ABSENT = Raw()
 _CONSTANTS = (b"-Infinity", b"Infinity", b"NaN")
 _NULL = b"null"
 _BEFORE_A_VALUE = (b":", b",", b"[", b" ", b"\n", b"\t", b"\r")
+# With no other bytes does anything that is replaced go on: an escape, or what comes before a
+# constant, begins with one of these.
+_BETWEEN_WORDS = re.compile(rb"[^uCdDNaInfity-]")
+_PIECE_BYTES = 64 * 1024
 
 
 class UnreadableBodyError(Exception):
@@ -138,13 +143,27 @@ def _strict(body: bytes, instead: Sequence[bytes]) -> bytes:
     begin. An escape that begins with a large C was a surrogate, for those that were not have a
     small one.
     """
-    body = _in_utf8(body).replace(b"\\uC", b"\\uc")
-    body = body.replace(b"\\ud", b"\\uC").replace(b"\\uD", b"\\uC")
+    return b"".join([_strict_piece(piece, instead) for piece in _pieces(_in_utf8(body))])
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    """In none of them is a part of what is replaced: no call holds the interpreter for long."""
+    start = 0
+    while start < len(body):
+        found = _BETWEEN_WORDS.search(body, start + _PIECE_BYTES)
+        stop = found.start() if found else len(body)
+        yield body[start:stop]
+        start = stop
+
+
+def _strict_piece(piece: bytes, instead: Sequence[bytes]) -> bytes:
+    piece = piece.replace(b"\\uC", b"\\uc")
+    piece = piece.replace(b"\\ud", b"\\uC").replace(b"\\uD", b"\\uC")
     for constant, word in zip(_CONSTANTS, instead, strict=True):
-        if constant in body:
+        if constant in piece:
             for before in _BEFORE_A_VALUE:
-                body = body.replace(before + constant, before + word)
-    return body
+                piece = piece.replace(before + constant, before + word)
+    return piece
 
 
 def _in_utf8(body: bytes) -> bytes:
