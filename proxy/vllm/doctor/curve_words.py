@@ -62,7 +62,7 @@ def _late_jump(v: Verdict) -> str:
 
 def _step(v: Verdict) -> str:
     return (
-        f"rose once from {readable(v.base)} to {readable(v.top.high)} and stayed there: PyTorch "
+        f"rose from {readable(v.base)} to {readable(v.top.high)} and stayed there: PyTorch "
         "keeps what a burst once took, so the curve cannot say how long it was needed"
     )
 

@@ -11,10 +11,14 @@ Let M be the card's memory (the highest use, where the file does not tell it), a
   spike   memory at least max(3 % of M, 256 MiB) above the base (the lower fifth, or the climb's
           line) that later falls back to within 35 % of its height above it.
 
-  CLIMB        rise >= d, at least 0.6 of all movement upwards, no tenth with more than 0.6 of it
+  CLIMB        rise >= d, at least 0.6 of all movement upwards, no tenth with more than 0.6 of it;
+               in a life of less than 60 s its last third also still rises: the median of that
+               third's second half is above its first half's by at least a tenth of the rise
   SPIKE        a spike, higher than whatever the life also climbs
   LATE_JUMP    a jump in the last tenth, after which memory was given back: the end came with it
-  STEP         memory rose once and stayed: PyTorch's allocator keeps what a burst once took
+  STEP         memory rose and stayed: PyTorch's allocator keeps what a burst once took. So does a
+               climb of less than 60 s that has come to a level: an engine that has just started
+               keeps what each step took that was larger than any before
   FLAT_HIGH    none of these, and at least 97 % of M in use: on the edge
   FLAT         none of these: vLLM V1 takes its KV cache at the start, so a healthy engine is flat
   START_UP     it never came to rest: still loading when the curve or the process ended
@@ -47,6 +51,8 @@ _LAST_PART = 0.1
 # A life that begins empty and never rests is loading, unless it took off quickly or for longer.
 _TAKE_OFF_SHARE, _LONGEST_START_UP_S = 0.1, 900.0
 _TENTHS = 10
+# So soon after its start an engine's high-water marks are spread as a climb's are.
+_SHORT_LIFE_S, _LEAST_LATE_RISE = 60.0, 0.1
 
 
 class Shape(Enum):
@@ -100,7 +106,8 @@ def shape_of(life: Life, scale: int, *, total_known: bool) -> Verdict:
     trend = trend_of([((each.first_s + each.last_s) / 2, each.mean) for each in body])
     duration_s = body[-1].last_s - body[0].first_s
     rise = trend.slope * duration_s
-    climbs = rise >= _least(scale, _LEAST_CHANGE) and _is_spread(body)
+    has_climbed = rise >= _least(scale, _LEAST_CHANGE) and _is_spread(body)
+    climbs = has_climbed and not _has_come_to_a_level(life, rise)
     base = trend if climbs else Trend(0.0, 0.0, _lower_fifth(body))
     spikes = _excursions(body, base, _least(scale, _LEAST_SPIKE))
     returned = [each for each in spikes if each.returns]
@@ -110,6 +117,8 @@ def shape_of(life: Life, scale: int, *, total_known: bool) -> Verdict:
         shape = Shape.CLIMB
     elif highest is not None:
         shape, top = Shape.SPIKE, highest.top
+    elif has_climbed:
+        shape = Shape.STEP
     else:
         shape = _without_spikes(life, spikes, scale, total_known=total_known)
     level = base.at(body[0].first_s)
@@ -154,6 +163,16 @@ def _is_spread(body: Sequence[Bin]) -> bool:
     ups = sum(move for move in moves if move > 0)
     downs = -sum(move for move in moves if move < 0)
     return ups > 0 and ups - downs >= _SPREAD * (ups + downs) and max(moves) <= _LARGEST_UP * ups
+
+
+def _has_come_to_a_level(life: Life, rise: float) -> bool:
+    """Whether a climb was over before its life was. Says so of short lives only."""
+    if life.bins[-1].last_s - life.bins[0].first_s >= _SHORT_LIFE_S:
+        return False
+    levels = [each.mean for each in life.body]
+    last_third = levels[-max(2, len(levels) // 3) :]
+    half = len(last_third) // 2
+    return median(last_third[half:]) - median(last_third[:half]) < rise * _LEAST_LATE_RISE
 
 
 def _parts(body: Sequence[Bin]) -> list[Sequence[Bin]]:

@@ -21,6 +21,8 @@ def verdict(used_mib: list[float], *, total_known: bool = True) -> Verdict:
 
 
 GONE = [4.0] * 5
+# A simulated engine that had just started, once a second, until it ran out of memory.
+HIGH_WATER_MARKS = [18641.0, *[18747.0] * 3, *[20085.0] * 5, *[21116.0] * 8]
 CLIMBING = [18000.0 + 20 * i for i in range(300)]
 CURVES = {
     "a spike that comes back": (wavy(18000, 100) + [23800.0] * 3 + wavy(18000, 100), Shape.SPIKE),
@@ -46,6 +48,21 @@ CURVES = {
     "flat with a tremble": (wavy(20000, 500, by=100), Shape.FLAT),
     "flat on the edge": (wavy(24200, 200, by=5), Shape.FLAT_HIGH),
     "one step that stays": (wavy(19000, 100) + [21000.0] * 100, Shape.STEP),
+    "high-water marks of a start, then gone": ([*HIGH_WATER_MARKS, 4], Shape.STEP),
+    "high-water marks of a start": (HIGH_WATER_MARKS, Shape.STEP),
+    "a short climb that came to a level": (
+        [*[20000.0 + 70 * i for i in range(10)], *[20630.0] * 8],
+        Shape.STEP,
+    ),
+    "a climb of 59 s": ([18000.0 + 80 * i for i in range(60)], Shape.CLIMB),
+    "a climb in stairs of 50 s": (
+        [x for k in range(5) for x in wavy(17000 + k * 1000, 10)],
+        Shape.CLIMB,
+    ),
+    "a minute, level at its end": (
+        [*[18000.0 + 100 * i for i in range(30)], *[20900.0] * 31],
+        Shape.CLIMB,
+    ),
     "a jump, then gone": ([*wavy(19000, 100), 23500, 24200, *GONE], Shape.LATE_JUMP),
     "a jump at the end of the file": ([*wavy(19000, 100), 24200], Shape.STEP),
     "dead while loading": ([*GONE, *[400.0 * i for i in range(60)], *GONE], Shape.START_UP),
