@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING
 from proxy.upstream.address import UpstreamAddress
 from proxy.vllm.doctor.blocks import Blocks
 from proxy.vllm.doctor.intake import Intake
-from proxy.vllm.gateway_page import is_gateway
 from proxy.vllm.inspection import inspect_engine
 from proxy.vllm.launch_plan.problem import NotModelledError, PlanError
 from proxy.vllm.launch_plan.running_engine import RunningEngine, engine_of_log, engine_of_page
-from proxy.vllm.probe import NoAnswer, Probe
 from proxy.vllm.served_models import longest_model_len
 
 if TYPE_CHECKING:
     from proxy.vllm.doctor.evidence import Findings
 
 _PATHS = ("/metrics", "/v1/models", "/health")
-_TIMEOUT_S = 5.0
-_LONGEST_PAGE = 4 << 20
 
 
 def read_running(source: str, api_key: str | None) -> RunningEngine:
@@ -70,12 +66,6 @@ def engine_of(findings: Findings, source: str) -> RunningEngine | None:
     return None
 
 
-async def is_sluice(address: str) -> bool:
-    async with Probe(address) as probe:
-        answer = await probe.get("/metrics", _TIMEOUT_S, _LONGEST_PAGE)
-    return not isinstance(answer, NoAnswer) and is_gateway(answer.body or b"")
-
-
 def _engine_at(url: str, api_key: str | None) -> RunningEngine:
     for path in _PATHS:
         url = url.removesuffix(path)
@@ -84,7 +74,7 @@ def _engine_at(url: str, api_key: str | None) -> RunningEngine:
     except ValueError as error:
         raise PlanError(f"{url}: {error}") from None
     report = asyncio.run(inspect_engine(address, api_key))
-    if report.kv_cache_tokens is None and asyncio.run(is_sluice(address)):
+    if report.is_sluice and report.kv_cache_tokens is None:
         raise PlanError(f"{url}: this is Sluice; give the URL of the engine behind it")
     if not report.up:
         raise PlanError(f"{url}: the engine is not up: {report.reason}")

@@ -118,6 +118,12 @@ def limits_of(settings: Settings, engine: EngineReport) -> Limits:
 
 
 def _problems(settings: Settings, engine: EngineReport, where: str) -> Iterator[str]:
+    if engine.is_sluice:
+        yield (
+            f"a Sluice gateway answers{where or ' there'}, this one by another name or a second "
+            "one: name the engine itself"
+        )
+        return
     if not engine.up:
         yield f"the engine{where} is not up: {engine.reason}"
         return

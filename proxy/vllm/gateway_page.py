@@ -6,7 +6,6 @@ engines behind one gateway count together.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from proxy.vllm.exposition import Sample
 
 _Samples = list["Sample"]
-# Of a path that it does not let through, and of a missing key.
-_REFUSALS = ("unknown_path", "invalid_api_key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +56,6 @@ def parse_gateway_page(page: str) -> GatewayMetrics:
         engine_waiting=_sum(by_name, "sluice_engine_waiting"),
         engine_kv_cache_usage=max(usage, default=None),
     )
-
-
-def is_gateway(body: bytes) -> bool:
-    """Whether what `/metrics` answers is Sluice's: its page on the admin listener, or its refusal
-    on the public one. An engine's refusals have a number for a code, or none."""
-    if b"\nsluice_" in b"\n" + body:
-        return True
-    try:
-        code = json.loads(body)["error"]["code"]
-    except (ValueError, KeyError, TypeError):
-        return False
-    return code in _REFUSALS
 
 
 def _sum(by_name: Mapping[str, _Samples], name: str) -> float | None:

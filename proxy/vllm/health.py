@@ -32,7 +32,7 @@ def judge_health(before: Health, answer: Answer | NoAnswer, has_key: bool) -> He
     """What is known after this answer to GET /health."""
     if isinstance(answer, NoAnswer):
         return _without_answer(before, answer)
-    reason = f"GET /health answers {answer.status}"
+    reason = _in_words("/health", answer)
     if answer.status == _ENGINE_DEAD:
         return Health(up=False, reason=reason)
     if has_key and answer.status in _UNAUTHORIZED:
@@ -55,10 +55,16 @@ def judge_key(before: Health, answer: Answer | NoAnswer) -> Health:
     """
     if isinstance(answer, NoAnswer):
         return before
-    reason = f"GET /v1/models answers {answer.status}"
+    reason = _in_words("/v1/models", answer)
     if answer.status == 401:
         return _key_refused(reason)
     return Health(up=True, reason=reason) if before.key_refused else before
+
+
+def _in_words(path: str, answer: Answer) -> str:
+    """That Sluice answered matters more than its status: an engine's place is taken."""
+    by_whom = " from a Sluice gateway, no engine" if answer.from_sluice else ""
+    return f"GET {path} answers {answer.status}{by_whom}"
 
 
 def _key_refused(reason: str) -> Health:

@@ -23,7 +23,8 @@ class EngineReport:
     """None stands for what the engine does not tell; `models` is empty then.
 
     `up`: it has answered its health check. `key_refused`: it did not accept the key, or asks for
-    one. `reason` is what came of asking, in words. `kv_cache_tokens` is the size of the KV cache,
+    one. `reason` is what came of asking, in words. `is_sluice`: no engine answers, but a gateway
+    such as this one, or this one itself. `kv_cache_tokens` is the size of the KV cache,
     `max_concurrency` how many requests of full model length it holds.
 
     That vLLM does not tell its --max-num-seqs is no oversight here: no page of it does, outside
@@ -33,6 +34,7 @@ class EngineReport:
     up: bool
     key_refused: bool
     reason: str
+    is_sluice: bool = False
     version: str | None = None
     models: tuple[ServedModel, ...] = ()
     kv_cache_tokens: int | None = None
@@ -54,20 +56,29 @@ async def inspect_engine(
         answer = await probe.get("/health", timeout_s)
         health = judge_health(Health(), answer, api_key is not None)
         if not health.up:
-            return EngineReport(up=False, key_refused=False, reason=health.reason)
+            is_sluice = _is_sluice(answer)
+            return EngineReport(
+                up=False, key_refused=False, reason=health.reason, is_sluice=is_sluice
+            )
         version = await probe.get("/version", timeout_s, _MAX_JSON_BYTES)
         models = await probe.get("/v1/models", timeout_s, MAX_MODELS_BYTES)
-        metrics = _metrics(await probe.get("/metrics", timeout_s, _MAX_PAGE_BYTES))
+        page = await probe.get("/metrics", timeout_s, _MAX_PAGE_BYTES)
+    metrics = _metrics(page)
     health = judge_key(health, models)
     return EngineReport(
         up=True,
         key_refused=health.key_refused,
         reason=health.reason,
+        is_sluice=any(map(_is_sluice, (answer, version, models, page))),
         version=_version(version),
         models=served_models(models),
         kv_cache_tokens=metrics.kv_cache_size_tokens,
         max_concurrency=metrics.max_concurrency,
     )
+
+
+def _is_sluice(answer: Answer | NoAnswer) -> bool:
+    return isinstance(answer, Answer) and answer.from_sluice
 
 
 def _body(answer: Answer | NoAnswer) -> bytes:

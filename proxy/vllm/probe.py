@@ -33,10 +33,12 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`body` is None when it is longer than was asked for."""
+    """`body` is None when it is longer than was asked for. `from_sluice`: no engine wrote it, but a
+    Sluice gateway that stands at that address."""
 
     status: int
     body: bytes | None
+    from_sluice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ _CONNECT_TIMEOUT_S = 4.0
 # came meanwhile it has not read yet.
 _LATE_S = 1.0
 _HELD_UP = "this process was held up while it asked"
+# In each answer that Sluice gives itself, such as its 404 to /health; no engine has it.
+_REASON_HEADER = "x-sluice-reason"
 # A stranger's bytes may be part of them.
 _LONGEST_WORDS = 200
 _ABSENT = {
@@ -116,7 +120,7 @@ class Probe:
                 self._question(path) as response,
             ):
                 body = await _read_at_most(response, max_bytes) if max_bytes else b""
-                return Answer(response.status_code, body)
+                return Answer(response.status_code, body, _REASON_HEADER in response.headers)
         except httpx.ConnectTimeout:
             return _unless_held_up(began + self._connect_timeout_s, self._no_connection)
         except TimeoutError:

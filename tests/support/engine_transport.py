@@ -43,6 +43,12 @@ def status(code: int, body: bytes = b"") -> Answering:
     return answer
 
 
+async def sluice(_: httpx.Request) -> httpx.Response:
+    """No engine, but a gateway: what it has no route for."""
+    body = httpx.ByteStream(b'{"error": {"code": "unknown_path"}}')
+    return httpx.Response(404, headers={"x-sluice-reason": "unknown_path"}, stream=body)
+
+
 def ok(body: bytes = b"") -> Answering:
     return status(200, body)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import gzip
 from typing import TYPE_CHECKING
 
@@ -70,11 +69,7 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, report: EngineReport) -> list[s
         asked.append(f"{root_url} {api_key}")
         return report
 
-    async def nobody(_address: str) -> bool:
-        return False
-
     monkeypatch.setattr(plan_running, "inspect_engine", inspect)
-    monkeypatch.setattr(plan_running, "is_sluice", nobody)
     return asked
 
 
@@ -104,12 +99,8 @@ def test_an_engine_that_does_not_tell_is_not_enough(monkeypatch: pytest.MonkeyPa
 def test_the_url_of_a_gateway_is_told_from_an_engines(
     monkeypatch: pytest.MonkeyPatch, up: bool
 ) -> None:
-    answer_with(monkeypatch, EngineReport(up=up, key_refused=False, reason="404"))
-
-    async def it_is(address: str) -> bool:
-        return address == "http://gateway:8080"
-
-    monkeypatch.setattr(plan_running, "is_sluice", it_is)
+    gateway = EngineReport(up=up, key_refused=False, reason="404", is_sluice=True)
+    answer_with(monkeypatch, gateway)
     with pytest.raises(PlanError, match="this is Sluice; give the URL of the engine"):
         read_running("http://gateway:8080/v1", None)
 
@@ -119,10 +110,6 @@ def test_a_saved_page_of_a_gateway_is_told_from_an_engines(tmp_path: Path) -> No
     page.write_text("# TYPE sluice_in_flight gauge\nsluice_in_flight 3.0\nsluice_queue_depth 0.0\n")
     with pytest.raises(PlanError, match="page of Sluice"):
         read_running(str(page), None)
-
-
-def test_whoever_does_not_answer_is_no_gateway() -> None:
-    assert asyncio.run(plan_running.is_sluice("http://127.0.0.1:1")) is False
 
 
 def test_a_url_that_is_none_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -134,6 +135,23 @@ def test_an_engine_that_is_not_up_is_the_only_problem_told() -> None:
     seen = verdict(DOWN)
     assert not seen.sound
     assert seen.problems == ("the engine at http://127.0.0.1:8000 is not up: connection refused",)
+
+
+GATEWAY = engine(
+    reason="GET /health answers 404 from a Sluice gateway, no engine", is_sluice=True, models=()
+)
+
+
+@pytest.mark.parametrize("report", [GATEWAY, replace(GATEWAY, up=False)])
+def test_a_gateway_in_an_engines_place_is_the_only_problem_told(report: EngineReport) -> None:
+    (problem,) = verdict(report).problems
+    assert problem.startswith(f"a Sluice gateway answers at {URL}")
+    assert problem.endswith("name the engine itself")
+
+
+def test_a_gateway_among_engines_is_named() -> None:
+    (problem,) = verdict_of_two(two=GATEWAY).problems
+    assert problem.startswith(f"{TWO}: a Sluice gateway answers there")
 
 
 @pytest.mark.parametrize(

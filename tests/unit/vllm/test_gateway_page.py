@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
-from proxy.vllm.gateway_page import GatewayMetrics, is_gateway, parse_gateway_page
+from proxy.vllm.gateway_page import GatewayMetrics, parse_gateway_page
 
 PAGE = """\
 sluice_in_flight{upstream="http://a"} 5.0
@@ -35,22 +33,3 @@ def test_engines_behind_one_gateway_count_together() -> None:
 
 def test_another_page_tells_nothing() -> None:
     assert parse_gateway_page("<html>\n") == GatewayMetrics()
-
-
-@pytest.mark.parametrize(
-    ("body", "ours"),
-    [
-        (PAGE.encode(), True),
-        (b"# TYPE sluice_in_flight gauge\nsluice_in_flight 0\n", True),
-        (b'{"error": {"message": "x", "code": "unknown_path"}}', True),
-        (b'{"error": {"message": "x", "code": "invalid_api_key"}}', True),
-        (b'{"error": {"message": "x", "code": 404}}', False),
-        (b'{"error": "Unauthorized"}', False),
-        (b'{"detail": "Not Found"}', False),
-        (b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 0\n", False),
-        (b"[]", False),
-        (b"", False),
-    ],
-)
-def test_a_gateway_is_told_by_its_page_or_its_refusal(body: bytes, ours: bool) -> None:
-    assert is_gateway(body) is ours

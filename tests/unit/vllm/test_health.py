@@ -34,6 +34,13 @@ def test_any_other_answer_comes_from_an_engine_that_is_up(status: int) -> None:
     assert str(status) in health.reason
 
 
+def test_a_gateway_in_an_engines_place_is_up_and_said_to_be_none() -> None:
+    health = judge_health(UNKNOWN, Answer(404, b"", from_sluice=True), has_key=False)
+    assert health == Health(
+        up=True, reason="GET /health answers 404 from a Sluice gateway, no engine"
+    )
+
+
 @pytest.mark.parametrize("before", [UNKNOWN, UP, DOWN])
 def test_a_slow_engine_stays_what_it_was(before: Health) -> None:
     health = judge_health(before, SLOW, has_key=False)
@@ -69,6 +76,13 @@ def test_a_key_that_only_the_model_list_asks_for_is_found_out() -> None:
     health = judge_key(UP, Answer(401, b""))
     assert (health.up, health.key_refused) == (True, True)
     assert "SLUICE_UPSTREAM_API_KEY" in health.reason
+
+
+def test_a_key_that_a_gateway_refuses_is_told_with_who_refused_it() -> None:
+    health = judge_key(UP, Answer(401, b"", from_sluice=True))
+    assert health.reason == (
+        "GET /v1/models answers 401 from a Sluice gateway, no engine: check SLUICE_UPSTREAM_API_KEY"
+    )
 
 
 def test_a_refused_key_stays_refused_until_it_is_accepted() -> None:

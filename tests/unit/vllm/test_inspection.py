@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.vllm.inspection import EngineReport, ServedModel, inspect_engine
-from tests.support.engine_transport import ScriptedEngine, garbage, late, ok, refused, status
+from tests.support.engine_transport import (
+    ScriptedEngine,
+    garbage,
+    late,
+    ok,
+    refused,
+    sluice,
+    status,
+)
 from tests.support.virtual_time import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import httpx
 
     from tests.support.engine_transport import Answering
 
@@ -62,6 +72,24 @@ def test_an_engine_that_does_not_answer_well_is_not_up(health: Answering) -> Non
 
 def test_what_an_engine_does_not_tell_is_unknown() -> None:
     assert inspect({}) == EngineReport(up=True, key_refused=False, reason="GET /health answers 404")
+
+
+@pytest.mark.parametrize("path", ["/health", "/version", "/metrics"])
+def test_a_gateway_at_an_engines_address_is_known_by_any_answer_of_its_own(path: str) -> None:
+    report = inspect({"/health": ok(), path: sluice})
+    assert (report.up, report.is_sluice) == (True, True)
+    assert not inspect({"/health": ok()}).is_sluice
+
+
+def test_a_gateway_that_answers_503_is_known_though_it_is_not_up() -> None:
+    async def draining(request: httpx.Request) -> httpx.Response:
+        answer = await sluice(request)
+        answer.status_code = 503
+        return answer
+
+    report = inspect({"/health": draining})
+    assert (report.up, report.is_sluice) == (False, True)
+    assert report.reason == "GET /health answers 503 from a Sluice gateway, no engine"
 
 
 def test_a_model_without_a_length_is_still_a_model() -> None:

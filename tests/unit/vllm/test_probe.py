@@ -67,6 +67,13 @@ def test_an_answer_has_its_status_and_its_body() -> None:
     assert answer == Answer(200, b"hello")
 
 
+def test_an_answer_of_a_gateway_is_told_from_an_engines() -> None:
+    of_sluice = (
+        b"HTTP/1.1 404 Not Found\r\nX-Sluice-Reason: unknown_path\r\ncontent-length: 0\r\n\r\n"
+    )
+    assert asyncio.run(ask_one(of_sluice)) == Answer(404, b"", from_sluice=True)
+
+
 def test_a_body_longer_than_asked_for_is_not_kept() -> None:
     answer = asyncio.run(ask_one(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!", 5))
     assert answer == Answer(200, None)
