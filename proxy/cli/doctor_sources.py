@@ -26,6 +26,7 @@ STDIN = "-"
 _URL_SCHEMES = ("http://", "https://")
 # Where people point at an engine or a gateway rather than at one of its pages.
 _ROOTS = ("", "/", "/v1", "/v1/")
+_PAGE = "/metrics"
 _URL_TIMEOUT_S = 30.0
 _LONGEST_DOWNLOAD = 256 << 20
 _WORTH_A_BAR = 32 << 20
@@ -70,10 +71,15 @@ def _fetch(source: str, intake: Intake) -> str | None:
     if isinstance(answer, NoAnswer):
         return answer.reason
     if answer.status != 200:
-        return f"GET {path} answers {answer.status}"
+        return f"GET {path} answers {answer.status}{_of_sluice(path) if answer.from_sluice else ''}"
     if answer.body is None:
         return f"longer than {_LONGEST_DOWNLOAD >> 20} MiB: download it first"
     return _read(shown, io.BytesIO(answer.body), intake, 0)
+
+
+def _of_sluice(path: str) -> str:
+    who = "Sluice's public listener" if path == _PAGE else "Sluice"
+    return f": this is {who}; give the URL of the engine behind it, or of Sluice's admin listener"
 
 
 async def _get(root: str, path: str) -> Answer | NoAnswer:
@@ -84,7 +90,7 @@ async def _get(root: str, path: str) -> Answer | NoAnswer:
 def _parts(url: str) -> tuple[str, str, str]:
     """The root with its user information, the path to ask for, and what may be shown of both."""
     parts = urlsplit(url)
-    path = "/metrics" if parts.path in _ROOTS else parts.path
+    path = _PAGE if parts.path in _ROOTS else parts.path
     path = urlunsplit(("", "", path, parts.query, ""))
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{parts.netloc}", path, f"{parts.scheme}://{host}{path}"

@@ -26,9 +26,25 @@ class Engine(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+class PublicListener(Engine):
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.send_header("x-sluice-reason", "unknown_path")
+        self.end_headers()
+
+
 @pytest.fixture(scope="module")
 def engine() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Engine)
+    yield from served(Engine)
+
+
+@pytest.fixture(scope="module")
+def public_listener() -> Iterator[str]:
+    yield from served(PublicListener)
+
+
+def served(handler: type[Engine]) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"127.0.0.1:{server.server_port}"
@@ -56,6 +72,20 @@ def test_a_password_in_a_url_is_not_shown(engine: str) -> None:
 
 def test_a_page_that_is_not_there_is_told_with_its_status(engine: str) -> None:
     assert take_in(f"http://{engine}/logs", Intake()) == "GET /logs answers 404"
+
+
+def test_a_gateway_that_has_no_such_page_is_told_from_an_engine(public_listener: str) -> None:
+    assert take_in(f"http://{public_listener}/logs", Intake()) == (
+        "GET /logs answers 404: this is Sluice; "
+        "give the URL of the engine behind it, or of Sluice's admin listener"
+    )
+
+
+def test_the_public_listener_of_a_gateway_is_named(public_listener: str) -> None:
+    assert take_in(f"http://{public_listener}", Intake()) == (
+        "GET /metrics answers 404: this is Sluice's public listener; "
+        "give the URL of the engine behind it, or of Sluice's admin listener"
+    )
 
 
 def test_what_is_a_url() -> None:
