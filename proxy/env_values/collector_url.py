@@ -20,5 +20,8 @@ def collector_url(value: str | None) -> str | None:
             "OTEL_EXPORTER_OTLP_HEADERS"
         )
     if find_spec("opentelemetry") is None:
-        raise ValueError("needs OpenTelemetry: pip install 'vllm-sluice[otel]'")
+        raise ValueError(
+            "needs OpenTelemetry: pip install 'vllm-sluice[otel]', "
+            "or in a checkout .venv/bin/pip install -e '.[otel]'"
+        )
     return value.rstrip("/")

@@ -20,7 +20,10 @@ def redis_url(value: SecretStr | None) -> SecretStr | None:
         return None
     StoreAddress.parse(value.get_secret_value())
     if find_spec("redis") is None:
-        raise ValueError("needs the client library: pip install 'vllm-sluice[redis]'")
+        raise ValueError(
+            "needs the client library: pip install 'vllm-sluice[redis]', "
+            "or in a checkout .venv/bin/pip install -e '.[redis]'"
+        )
     return value
 
 

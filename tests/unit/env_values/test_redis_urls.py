@@ -21,10 +21,14 @@ def test_without_one_nothing_is_shared() -> None:
     assert redis_url(None) is None
 
 
-def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_one_line_for_a_package_and_for_a_checkout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(redis_urls, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match=r"pip install 'vllm-sluice\[redis\]'"):
+    with pytest.raises(ValueError, match="needs the client library") as refused:
         redis_url(SecretStr("redis://localhost"))
+    assert "pip install 'vllm-sluice[redis]'" in str(refused.value)
+    assert "in a checkout .venv/bin/pip install -e '.[redis]'" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["default", "team-1.prod_eu", "x" * 64])
