@@ -2,7 +2,16 @@
 # Prints a request to paste, for whoever has just started the gateway.
 set -euo pipefail
 
-readonly url="http://127.0.0.1:${SLUICE_PORT:-8080}"
+# As the gateway takes it: the environment first, then .env, where the last line counts and an empty
+# value is none.
+port_in_env_file() {
+    [[ -f .env ]] || return 0
+    sed -nE "s/^[[:space:]]*(export[[:space:]]+)?SLUICE_PORT[[:space:]]*=[[:space:]]*[\"']?([0-9]*).*/\2/p" .env |
+        tail -n 1
+}
+
+port=${SLUICE_PORT:-$(port_in_env_file)}
+readonly url="http://127.0.0.1:${port:-8080}"
 # The simulated engine's model is known; which one a real engine serves, it says itself.
 readonly model="${1:-MODEL}"
 
