@@ -50,7 +50,8 @@ async def supervise(settings: Settings, public: socket.socket, admin: socket.soc
     facts = facts_of(roster, settings, live)
 
     async def start(number: int) -> WorkerProcess:
-        return await WorkerProcess.start(Orders(settings, number, started_at_s), another_of(public))
+        orders = Orders(settings, number, started_at_s, waits_for_seats=roster.has_seats())
+        return await WorkerProcess.start(orders, another_of(public))
 
     supervisor = Supervisor(
         start, settings.workers, roster, settings.drain_timeout + _ENDS_WITHIN_S

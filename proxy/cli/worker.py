@@ -38,12 +38,16 @@ from proxy.workers.orders import Orders
 from proxy.workers.report import WorkerReport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from proxy.app import Application
     from proxy.edge.records import RecordSink
 
 _log = logging.getLogger("sluice.workers")
+
+_LOOKS_EVERY_S = 0.05
+# A store that answers does so well within it: its first answer is no news.
+_SAYS_AFTER_S = 1.0
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -90,6 +94,8 @@ async def work(
     answering = asyncio.create_task(_answer(parent), name="answer the parent")
     try:
         await application.start()
+        if orders.waits_for_seats:
+            await until_unbarred(application.facts.bar)
         await server.run((listener,), on_ready=ready)
     finally:
         await application.stop()
@@ -97,6 +103,22 @@ async def work(
         await asyncio.gather(answering, return_exceptions=True)
         parent.tell()
         await parent.close()
+
+
+async def until_unbarred(bar: Callable[[], str]) -> None:
+    """Until somebody could be let in here: as long as `bar` says why nobody can, the kernel is to
+    deal no connections to this worker, for the others have seats for them.
+
+    Not bounded, for nobody needs it. A signal, or the parent's end, ends the process.
+    """
+    loop = asyncio.get_running_loop()
+    says_at = loop.time() + _SAYS_AFTER_S
+    has_said = False
+    while barred := bar():
+        if not has_said and loop.time() >= says_at:
+            has_said = True
+            _log.warning("this worker takes no connections yet, the others do: %s", barred)
+        await asyncio.sleep(_LOOKS_EVERY_S)
 
 
 async def _answer(parent: WorkerEnd) -> None:

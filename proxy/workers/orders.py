@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """`started_at_s`: of the gateway, on the monotonic clock.
+    """`started_at_s`: of the gateway, on the monotonic clock. `waits_for_seats`: others serve, and
+    have seats, so it is not to listen before it has one, or a store that would give it one.
 
     The settings are those that the parent has read: a worker that is started anew next week is like
     the others, whatever the environment's files say by then.
@@ -30,6 +31,7 @@ class Orders:
     settings: Settings
     number: int
     started_at_s: float
+    waits_for_seats: bool = False
 
     def written(self) -> bytes:
         """There are secrets in it."""
@@ -43,6 +45,7 @@ class Orders:
             "sources": {field: one for field, one in sources.items() if one != "default"},
             "number": self.number,
             "started_at_s": self.started_at_s,
+            "waits_for_seats": self.waits_for_seats,
         }
         return msgspec.msgpack.encode(told, enc_hook=_as_text)
 
@@ -54,7 +57,7 @@ class Orders:
         settings = Settings.model_construct(told.given, **values)
         settings.remember_client_keys(told.client_keys)
         settings.remember_sources(told.sources)
-        return cls(settings, told.number, told.started_at_s)
+        return cls(settings, told.number, told.started_at_s, told.waits_for_seats)
 
 
 _Values = msgspec.defstruct(
@@ -71,6 +74,7 @@ class _Told(msgspec.Struct, forbid_unknown_fields=True):
     sources: dict[str, Source]
     number: int
     started_at_s: float
+    waits_for_seats: bool
 
 
 def _as_text(value: object) -> str:

@@ -126,6 +126,16 @@ class Roster:
         """Of those among them who answered when they were asked last."""
         return [told for number, told in self._by_number().items() if number not in self._silent]
 
+    def has_seats(self) -> bool:
+        """Whether somebody who answers has seats to give out, now or when the drain is taken back.
+
+        One that drains on its own is about to go, and takes nothing new.
+        """
+        return any(
+            told.admission.limit > 0 and (self.paused or not told.admission.draining)
+            for told in self.answering
+        )
+
     def page(self) -> tuple[Family, ...]:
         """The metrics of the gateway as a whole."""
         pages = [report.page for report in self.reports]

@@ -20,7 +20,7 @@ from tests.support.browser import visit
 from tests.support.gateway_process import GatewayProcess, eventually, gateway
 from tests.support.process_figures import children
 from tests.support.raw_client import RawClient, ask_once, request_bytes
-from tests.support.redis_server import RedisServer, redis
+from tests.support.redis_server import RedisServer, redis, running_redis
 from tests.support.scripted_upstream import (
     Hold,
     ScriptedUpstream,
@@ -215,6 +215,47 @@ def test_a_change_and_a_drain_reach_both_and_one_that_comes_later(redis: RedisSe
             assert (await admin(sluice, "PUT", "drain", {"draining": False})).status == 200
             assert await refusals(sluice) == {None}
         assert sluice.exit_code == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.timeout(60)
+def test_one_started_without_a_store_takes_no_connection_while_others_have_seats(
+    tmp_path: Path,
+) -> None:
+    """Half of all requests waited there for nothing. Where nobody has a seat it listens, as a
+    gateway that starts without its store does."""
+
+    async def scenario() -> None:
+        with running_redis(tmp_path) as store:
+            async with (
+                ScriptedUpstream(probes=PROBES) as upstream,
+                two_workers(upstream.url, store, queue_timeout=1) as sluice,
+            ):
+                await sluice.until_metric("sluice_concurrency_limit", SEATS, within_s=8)
+                first, second = children(sluice.pid)
+                store.stop()
+                os.kill(first, signal.SIGKILL)
+                await eventually(
+                    lambda: any("takes no connections yet" in one for one in sluice.log),
+                    within_s=10,
+                )
+                assert await refusals(sluice) == {None}
+                assert [one["state"] for one in await workers_told(sluice)] == [
+                    "starting",
+                    "serving",
+                ]
+                os.kill(second, signal.SIGKILL)
+                await sluice.until_metric("sluice_workers_lost_total", 2)
+                await sluice.until_metric("sluice_workers", 1, within_s=10)
+                assert await refusals(sluice) == {"queue_timeout"}
+                store.start()
+                await sluice.until_metric("sluice_workers", 2, within_s=5)
+                await sluice.until_metric("sluice_concurrency_limit", SEATS, within_s=20)
+                store.stop()
+                os.kill(children(sluice.pid)[0], signal.SIGKILL)
+                await sluice.until_metric("sluice_workers", 1)
+            assert sluice.exit_code == 0, "also while one of them waits"
 
     asyncio.run(scenario())
 

@@ -128,3 +128,23 @@ def test_one_that_cannot_tell_how_it_is_says_so_and_ends_as_if_it_was_told_to(
 
 def _no_memory(_: object) -> None:
     raise MemoryError
+
+
+def test_one_that_could_let_nobody_in_does_not_go_on_and_says_why_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel would deal it connections for which the others have seats."""
+    monkeypatch.setattr(module, "_SAYS_AFTER_S", 0.0)
+    monkeypatch.setattr(module, "_LOOKS_EVERY_S", 0.0)
+    bars = iter(["no store", "no store", "no store", ""])
+    caplog.set_level("WARNING", "sluice.workers")
+    asyncio.run(module.until_unbarred(lambda: next(bars)))
+    assert next(bars, None) is None
+    assert [one.getMessage() for one in caplog.records] == [
+        "this worker takes no connections yet, the others do: no store"
+    ]
+
+
+def test_one_that_can_let_somebody_in_goes_on_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(module.until_unbarred(str))
+    assert caplog.records == []

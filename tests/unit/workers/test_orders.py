@@ -44,7 +44,7 @@ def test_orders_keep_what_was_set_and_the_secrets_in_it(tmp_path: Path) -> None:
     values = a_value_of_each_kind(tmp_path)
     told = Settings(_env_file=None, _env_prefix="NOT_FROM_OUTSIDE_", **values)
     told.remember_sources({"max_in_flight": "flag"})
-    orders = Orders(told, 2, 1.5)
+    orders = Orders(told, 2, 1.5, waits_for_seats=True)
     read = again(orders)
     assert read == orders
     assert read.settings.client_keys == {"gold": KeyDigest.of("k1"), "b": KeyDigest.of("sk-2")}

@@ -187,3 +187,29 @@ def test_a_change_is_for_all_of_them_and_for_those_who_come_later() -> None:
     both.join(2, second)
     assert [one.draining for one in first.changes] == [True, False]
     assert second.changes == [Changes({"shadow": True})]
+
+
+def test_there_are_seats_where_somebody_answers_and_does_not_go() -> None:
+    one, member = roster(), serving(ok=0)
+    assert not one.has_seats()
+    one.join(1, Member())
+    assert not one.has_seats(), "it does not serve yet"
+    one.join(2, member)
+    assert one.has_seats()
+    member.latest = report(admission=admission(limit=0))
+    assert not one.has_seats()
+    member.latest = report(admission=admission(draining=True))
+    assert not one.has_seats(), "it is about to go"
+    one.paused = True
+    assert one.has_seats(), "a drain of all can be taken back"
+
+
+def test_one_that_does_not_answer_has_no_seats_for_others() -> None:
+    async def scenario() -> None:
+        one, silent = roster(), serving(ok=0)
+        one.join(1, silent)
+        silent.next = None
+        await one.refresh()
+        assert not one.has_seats()
+
+    asyncio.run(scenario())
