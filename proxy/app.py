@@ -166,10 +166,10 @@ def build(
     intake = Intake(settings.max_body_bytes, settings.body_timeout, 0)
     open_places = OpenPlaces(intake, RetryBudget(settings.retry_budget), loop.time)
 
-    def sized_for(engines: int) -> None:
+    def sized_for(engines: int, with_leaving: int) -> None:
         bodies = bodies_of_a_worker(live.now, engines)
         intake.max_buffered_bytes = bodies * settings.max_body_bytes
-        open_places.resize(open_requests_of_a_worker(live.now), engines)
+        open_places.resize(open_requests_of_a_worker(live.now), with_leaving)
 
     fleet.attach(controller, lambda: _most_tenants(disciplines), sized_for)
     engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)

@@ -83,17 +83,17 @@ class EngineFleet:
         self._closing: set[asyncio.Task[None]] = set()
         self._controller: AdmissionController | None = None
         self._active_tenants: Callable[[], int] | None = None
-        self._counted: Callable[[int], None] = lambda _: None
+        self._counted: Callable[[int, int], None] = lambda _, __: None
         self._is_started = False
 
     def attach(
         self,
         controller: AdmissionController,
         active_tenants: Callable[[], int] | None = None,
-        counted: Callable[[int], None] = lambda _: None,
+        counted: Callable[[int, int], None] = lambda _, __: None,
     ) -> None:
         """Comes first: the engines' seats are granted in `controller`. `counted` hears how many
-        engines there are, whenever that changes."""
+        engines there are, and how many with those that are leaving, whenever that changes."""
         self._controller = controller
         self._active_tenants = active_tenants
         self._counted = counted
@@ -108,14 +108,14 @@ class EngineFleet:
             self._move(name, address)
         for name in gone:
             self._retire(name)
-        self._counted(len(wanted))
+        self._tell_how_many()
 
     def adopt(self, settings: Settings) -> None:
         """Somebody has changed them. What runs goes on, above a lower limit too."""
         self._settings = settings
         for member in self._members.values():
             member.control.adopt(settings)
-        self._counted(len(self._members) - len(self._retiring))
+        self._tell_how_many()
         self._attached().limit_changed()
 
     def start(self) -> None:
@@ -291,15 +291,21 @@ class EngineFleet:
     async def _end(self, name: str, empty: asyncio.Event) -> None:
         await empty.wait()
         await asyncio.sleep(_UNSEATED_S)
+        while self._members[name].engine.open_requests.count:  # noqa: ASYNC110 - a bare count
+            await asyncio.sleep(_UNSEATED_S)
         member, task = self._members.pop(name), self._retiring.pop(name)
         del self.engines[name]
         if self._leases is not None:
             self._leases.give_up(name)
+        self._tell_how_many()
         self._closing.add(task)  # from here on another one of that name may be added
         try:
             await self._close(member)
         finally:
             self._closing.discard(task)
+
+    def _tell_how_many(self) -> None:
+        self._counted(len(self._members) - len(self._retiring), len(self._members))
 
     @staticmethod
     async def _close(member: _Member) -> None:

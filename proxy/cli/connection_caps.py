@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Prometheus, a few probes, and open status pages, each of which is one.
 _MOST_ADMIN: Final = 256
+_FEWEST_PUBLIC: Final = 16
 
 
 def public_cap(
@@ -39,15 +40,17 @@ def admin_cap(refused: Callable[[Bound], None] = lambda _: None) -> ConnectionCa
 
 
 def _most_public(to_engines: Callable[[], int]) -> Callable[[], int] | None:
-    """At least half of all, whatever else there is to be opened."""
+    """Half of what there is for clients and engines, or more where the engines need less: no client
+    has more than one connection to an engine at a time."""
     files = _open_files()
     if files is None:
         return None
     without_engines = files - SPARE_DESCRIPTORS - _most_admin(files)
+    half = without_engines // 2
 
     def most() -> int:
         left = without_engines - to_engines()
-        return max(files // 2, left - most_answered(left))
+        return max(half - most_answered(half), left - most_answered(left), _FEWEST_PUBLIC)
 
     return most
 

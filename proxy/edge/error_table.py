@@ -136,12 +136,12 @@ def open_full(
     if of_bytes:
         full = (
             f"The bodies of requests that take no seat, such as this, may hold {most} bytes "
-            f"together (half of places x SLUICE_MAX_BODY_BYTES), and there is no room for it"
+            f"together (half of what uploads may, or one body), and there is no room for it"
         )
     else:
         full = (
-            f"{most} requests that take no seat, such as this, are at the engine, as many as may "
-            f"be there at once"
+            f"{most} requests that take no seat, such as this, are under way, as many as may be at "
+            f"once"
         )
     return _no_room(full, overload_status, retry_after, may_retry)
 

@@ -3,8 +3,8 @@
 Nobody waits here: one too many is refused at once. One engine that sits on those it has leaves the
 others' places to the others. Bodies that open requests hold count as if they
 were still being uploaded, so that all uploads and all open requests together hold no more than the
-intake allows; and they may have half of that at most, so that requests for seats can be uploaded
-however long an engine sits on the open ones.
+intake allows; and they may have half of that at most, or one body, so that requests for seats can
+be uploaded however long an engine sits on the open ones.
 
 Who is refused is invited back out of a budget of their own: those who wait for seats have theirs.
 """

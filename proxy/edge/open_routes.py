@@ -9,6 +9,7 @@ from proxy.edge.answers import Refusal
 from proxy.edge.large_body import model_in_large_body
 from proxy.edge.models_page import ModelsPage
 from proxy.edge.routes import MODEL_PREFIX, MODELS
+from proxy.openai_api.measure import is_json
 from proxy.openai_api.named_model import model_in_body, model_in_path
 from proxy.openai_api.request_fields import UnreadableBodyError
 from proxy.upstream.errors import UpstreamConnectError
@@ -42,15 +43,17 @@ class OpenRoutes:
         """Raises UpstreamConnectError when there is none, Refusal when the body is too much."""
         model = None
         if self._models_page.page() is not None:  # else there is nothing to choose
-            model = await self._model(visit.scope["raw_path"], body)
+            model = await self._model(visit, body)
         engine = self._any_engine(model)
         if engine is None:
             raise UpstreamConnectError("no engine is known")
         return engine
 
-    async def _model(self, raw_path: bytes, body: bytes | Blocks) -> str | None:
-        if (named := model_in_path(raw_path, MODEL_PREFIX)) is not None:
+    async def _model(self, visit: Visit, body: bytes | Blocks) -> str | None:
+        if (named := model_in_path(visit.scope["raw_path"], MODEL_PREFIX)) is not None:
             return named
+        if not is_json(visit.headers.content_type):
+            return None  # an upload to an exposed route, say
         if isinstance(body, bytes):
             return model_in_body(body)
         try:

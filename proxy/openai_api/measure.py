@@ -53,6 +53,7 @@ __all__ = [
     "Measured",
     "RequestShape",
     "UnreadableBodyError",
+    "is_json",
     "measure",
     "measure_in_steps",
 ]
@@ -128,7 +129,7 @@ def measure(shape: RequestShape, content_type: bytes, body: bytes) -> Measured:
          1 MiB         0.3 ms               1.0 ms
         16 MiB         5 ms                 27 ms
     """
-    if shape is RequestShape.OPAQUE or not _is_json(content_type):
+    if shape is RequestShape.OPAQUE or not is_json(content_type):
         return _UNREAD
     fields = read_fields(body)
     rule = _RULES[shape]
@@ -141,7 +142,7 @@ def measure_in_steps(
     shape: RequestShape, content_type: bytes, body: Blocks
 ) -> Steps[Measured | None]:
     """As measure(), for a large body. None when that would take one long step after all."""
-    if shape is RequestShape.OPAQUE or not _is_json(content_type):
+    if shape is RequestShape.OPAQUE or not is_json(content_type):
         return _UNREAD
     if shape is RequestShape.SYSTEMONE:
         return None  # counts keys, which must not be abridged
@@ -162,7 +163,7 @@ def measure_in_steps(
 
 
 @lru_cache(maxsize=64)  # nearly all requests have one of a few
-def _is_json(content_type: bytes) -> bool:
+def is_json(content_type: bytes) -> bool:
     """Whether some version of the engine would read the body as JSON: a missing type counts."""
     # As text, like the engine: there, U+0085 and U+00A0 are blanks too.
     media_type = content_type.decode("latin-1").partition(";")[0].strip().lower()

@@ -85,13 +85,19 @@ def judge_silence(
 ) -> Silence:
     """What is known at `now` seconds, after these `answers` to the poller's questions."""
     faults = {answer.fault if isinstance(answer, NoAnswer) else None for answer in answers}
-    if not faults <= {Fault.SILENT, Fault.UNCLEAR}:
+    if not faults <= {Fault.SILENT, Fault.UNCLEAR, Fault.BROKEN}:
         return Silence(held=held, heard=heard, looked_at=now)
-    if Fault.UNCLEAR in faults:  # the lack may be on our side: that time does not count
-        return replace(before, looked_at=now)
+    if faults != {Fault.SILENT}:
+        # The lack may be on our side, or a connection was not made or broke: that is no answer, but
+        # no silence either, and the time does not count. Bytes that came do.
+        if heard:
+            before = replace(before, stalled=False, unheard_s=0.0)
+        return replace(before, held=held, heard=heard, looked_at=now)
     gap_s = 0.0 if before.looked_at is None else now - before.looked_at
     gap_s = min(max(0.0, gap_s), _LONGEST_GAP_S)
-    unheard_s = before.unheard_s + gap_s if before.stalled or (held and before.held) else 0.0
+    unheard_s = before.unheard_s
+    if before.stalled or (held and before.held):
+        unheard_s += gap_s
     if heard:
         unheard_s = 0.0
     return Silence(

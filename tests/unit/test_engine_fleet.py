@@ -91,7 +91,7 @@ class Stand:
         settings = Settings(**given)
         self.loop = asyncio.get_running_loop()
         self.clients: list[Client] = []
-        self.counts: list[int] = []
+        self.counts: list[tuple[int, int]] = []
         self.holders: list[Holder] = []
         self.fleet = EngineFleet(
             settings,
@@ -103,7 +103,7 @@ class Stand:
         self.controller = AdmissionController(
             {}, settings.places, self.loop.time, RecordingObserver()
         )
-        self.fleet.attach(self.controller, counted=self.counts.append)
+        self.fleet.attach(self.controller, counted=lambda *counts: self.counts.append(counts))
         self.set(*hosts)
 
     def _client(self, address: UpstreamAddress, close_s: float) -> Upstream:
@@ -143,7 +143,7 @@ def test_the_engines_are_those_that_were_set_last() -> None:
         stand.set("b", "c")
         await stand.ask(5)
         assert stand.seats() == {"b": 2, "c": 2}
-        assert stand.counts == [2, 2]
+        assert stand.counts == [(2, 2), (2, 3)]
         await stand.close()
 
     run(scenario())
@@ -473,6 +473,23 @@ def test_one_that_comes_back_elsewhere_has_moved_too() -> None:
     run(scenario())
 
 
+def test_one_that_is_removed_stays_until_the_last_request_without_a_seat_has_ended() -> None:
+    async def scenario() -> None:
+        stand = Stand("a", "b")
+        a = stand.fleet.engines["http://a"]
+        with a.open_requests.one_more():
+            stand.set("b")
+            await asyncio.sleep(60)
+            assert stand.clients[0].closed_at is None
+            assert stand.counts[-1] == (1, 2), "its places are still there to be counted"
+        await asyncio.sleep(10)
+        assert stand.clients[0].closed_at is not None
+        assert stand.counts[-1] == (1, 1)
+        await stand.close()
+
+    run(scenario())
+
+
 def test_what_takes_no_seat_goes_to_one_that_is_ready(network: Network) -> None:
     async def scenario() -> None:
         network.serve("a")
@@ -564,7 +581,7 @@ def test_another_limit_holds_for_all_and_for_those_that_come_later() -> None:
         stand.fleet.adopt(Settings(max_in_flight=1, max_queue_depth=50))
         assert stand.seats() == {"a": 3, "b": 3, "c": 3}, "nothing that runs is broken off"
         assert {one.limit for one in stand.controller.snapshot().upstreams} == {1}
-        assert stand.counts == [2, 2, 3, 3]
+        assert stand.counts == [(2, 2), (2, 2), (3, 3), (3, 3)]
         await stand.close()
 
     run(scenario())

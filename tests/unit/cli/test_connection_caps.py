@@ -27,7 +27,7 @@ def test_what_the_engines_and_the_operators_need_is_left(
     assert cap.max_connections is not None
     assert admin.max_connections is not None
     taken = cap.max_connections + cap.max_answered + admin.max_connections + admin.max_answered + 20
-    assert files // 2 <= cap.max_connections < files
+    assert files * 0.4 <= cap.max_connections < files
     assert taken < files
 
 
@@ -39,7 +39,18 @@ def test_where_files_have_no_limit_connections_have_none(monkeypatch: pytest.Mon
 def test_clients_are_let_in_though_the_seats_alone_need_all_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert public(1024, monkeypatch, to_engines=2000).max_connections == 512
+    """At most as many connections to engines as clients have, who then leave the others' free."""
+    cap, admin = public(1024, monkeypatch, to_engines=2000), admin_cap()
+    assert cap.max_connections is not None
+    assert admin.max_connections is not None
+    assert cap.max_connections > 1024 * 0.35
+    assert 2 * cap.max_connections + cap.max_answered + admin.max_connections + 63 < 1024
+
+
+def test_however_few_files_there_are_some_clients_are_let_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert public(100, monkeypatch, to_engines=2000).max_connections == 16
 
 
 def test_engines_that_come_take_from_the_clients_and_those_that_go_give_it_back(

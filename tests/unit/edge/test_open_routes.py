@@ -8,6 +8,7 @@ import pytest
 from proxy.edge.answers import Refusal
 from proxy.edge.engine import Engine, EngineState
 from proxy.edge.open_routes import OpenRoutes
+from proxy.edge.request_headers import RequestHeaders
 from proxy.edge.routes import RouteTable
 from proxy.edge.visit import Visit
 from proxy.openai_api.blocks import Blocks
@@ -114,6 +115,18 @@ def test_elsewhere_the_engine_is_that_of_the_model(
     path: bytes, method: str, body: bytes, model: str | None
 ) -> None:
     assert model_sought(DIFFERENT, path, body, method) == model
+
+
+def test_an_upload_that_is_no_json_names_no_model_however_large_it_is() -> None:
+    async def scenario() -> None:
+        upload = visit(b"/tokenize")
+        upload.headers = RequestHeaders("r", content_type=b"multipart/form-data; boundary=x")
+        desk = Desk(DIFFERENT)
+        await desk.routes.engine(upload, Blocks([b'{"model":"m1"}\n' * 500_000]))
+        await desk.routes.engine(upload, b'{"model":"m1"}')
+        assert desk.asked == [None, None]
+
+    run(scenario())
 
 
 def test_a_large_body_of_too_many_values_is_refused_as_on_other_routes() -> None:

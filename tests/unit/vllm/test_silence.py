@@ -73,7 +73,7 @@ def test_one_that_gives_bytes_is_never_stalled_and_once_said_to_be_busy() -> Non
     assert "it is busy" in said
 
 
-@pytest.mark.parametrize("answer", [WELL, Answer(404, b""), NoAnswer(Fault.BROKEN, "closed")])
+@pytest.mark.parametrize("answer", [WELL, Answer(404, b""), NoAnswer(Fault.ABSENT, "refused")])
 @pytest.mark.parametrize("place", [0, 1])
 def test_any_answer_to_any_question_ends_it(answer: Answer | NoAnswer, place: int) -> None:
     ear = Ear()
@@ -126,6 +126,35 @@ def test_time_in_which_the_lack_may_be_ours_does_not_count() -> None:
     assert not ear.look(MUTE, OURS, times=100)
     assert not ear.look(times=3)
     assert ear.look()
+
+
+def test_a_connection_that_is_not_made_or_breaks_is_no_answer() -> None:
+    """A full accept queue made an engine ready that had been silent for 40 s."""
+    broken = NoAnswer(Fault.BROKEN, "no connection within 4 s")
+    ear = Ear()
+    assert ear.look(times=4)
+    assert ear.look(broken, broken)
+    assert ear.look(MUTE, broken)
+    assert ear.look()
+
+
+def test_bytes_that_come_while_the_lack_may_be_ours_count() -> None:
+    ear = Ear()
+    assert not ear.look(times=3)
+    assert not ear.look(OURS, OURS, heard=True)
+    assert not ear.look(times=3)
+    assert ear.look()
+    assert not ear.look(OURS, OURS, heard=True)
+
+
+def test_time_in_which_it_held_requests_adds_up_over_gaps_in_which_it_held_none() -> None:
+    """Users of a short timeout who came now and then were never told."""
+    ear = Ear()
+    for _ in range(3):
+        assert not ear.look()
+        assert not ear.look(times=2, held=0)
+        assert not ear.look()
+    assert ear.look(times=2)
 
 
 def test_a_silence_of_ours_counts_for_no_more_than_ten_seconds() -> None:
