@@ -352,9 +352,9 @@ def test_connections_leave_the_descriptors_that_engines_and_operators_need() -> 
             gateway(upstream.url, max_in_flight=30, preexec=allow_few_descriptors) as sluice,
         ):
             crowd = [await RawClient.connect(sluice.port) for _ in range(400)]
-            await sluice.until_metric(
-                "sluice_connections_refused_total", 400 - FEW_DESCRIPTORS // 2
-            )
+            # Each may need one to an engine too, and 63 and the admin listener's are not theirs.
+            let_in = FEW_DESCRIPTORS // 4
+            await sluice.until_metric("sluice_connections_refused_total", 400 - let_in)
             assert sluice.open_descriptors() < FEW_DESCRIPTORS - 30
 
             upstream.handler = hold = Hold()
