@@ -23,7 +23,7 @@ _LEFT_OUT = b'"' + _IN_NO_TEXT
 _HOW_MANY = re.compile(_LEFT_OUT + rb"([0-9]{1,6})\xff")
 _FIRST_ITEM = re.compile(rb"\[[ \t\r\n]*(.)", re.DOTALL)
 _NULL = Raw(b"null")
-_MOST_OBJECTS = 250_000  # 30 ms
+_MOST_OBJECTS = 250_000  # 12 to 19 ms (2026-12)
 # Beyond it a name is nobody's.
 _LONGEST_TEXT = 4400
 # What is longer is padded, with zeros or blanks: pydantic reads "00...04" and 4.00...0 as 4,
