@@ -25,7 +25,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.edge import unreadable
-from proxy.edge.chunk_framing import TOO_MUCH_FRAMING, ChunkFraming
+from proxy.edge.chunk_framing import TOO_MUCH_FRAMING, ChunkFraming, rest_for_a_turn
 from proxy.edge.client_connection import CONNECTION_EXTENSION, ClientConnection, ConnectionRefusal
 from proxy.edge.entrance import WrittenAnswer, enter_of
 from proxy.edge.light_event import LightEvent
@@ -116,6 +116,8 @@ class SluiceProtocol(HttpToolsProtocol):
                 self._refuse(431, "bad_request", too_large)
         elif self._framing is not None and self._framing.is_too_much:
             self._refuse(431, "bad_request", TOO_MUCH_FRAMING)
+        elif self._framing is not None and self._is_answered:
+            rest_for_a_turn(self.transport, self.loop)
 
     def _parse(self, data: bytes) -> None:
         """As uvicorn's, but that the client is told what is wrong, and the log is not flooded."""
@@ -183,7 +185,9 @@ class SluiceProtocol(HttpToolsProtocol):
             self.running = self.cycle
             self._due = True  # once all that came with it is parsed: it may be no request at all
         else:
-            self._queue_pipelined(self.cycle)
+            # uvicorn stops reading until the running request is answered, and with that would no
+            # longer see its client leave. Here reading goes on, within a bound.
+            self.pipeline.insert(0, (self.cycle, self.app))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head and self.cycle is not None:  # a trailer
@@ -212,11 +216,6 @@ class SluiceProtocol(HttpToolsProtocol):
         self.scope["path"] = target.path
         self.scope["raw_path"] = target.raw_path
         self.scope["query_string"] = target.query
-
-    def _queue_pipelined(self, cycle: ResponseCycle) -> None:
-        # uvicorn stops reading until the running request is answered, and with that would no
-        # longer see its client leave. Here reading goes on, within a bound.
-        self.pipeline.insert(0, (cycle, self.app))
 
     def _read_on_behind_running(self) -> None:
         waiting = self.pipeline[0][0]
@@ -292,7 +291,7 @@ class SluiceProtocol(HttpToolsProtocol):
         """Ends what has been arriving, unread or idle for too long. Called every second."""
         if self.reading_since is not None:
             self._end_slow_request(now - self.reading_since, limits.request_s)
-        elif self._is_idle and now - self._idle_since >= limits.idle_s:
+        elif self._is_answered and now - self._idle_since >= limits.idle_s:
             self.transport.close()
         unsent = self.transport.get_write_buffer_size()
         # Less means that the client reads; more means that it has made room for more.
@@ -305,14 +304,13 @@ class SluiceProtocol(HttpToolsProtocol):
         self._unsent_bytes = unsent
 
     @property
-    def _is_idle(self) -> bool:
+    def _is_answered(self) -> bool:
         return self.cycle is not None and self.cycle.response_complete
 
     @property
     def _may_add_to_unsent(self) -> bool:
         """While it may, a buffer that does not shrink says nothing about the client."""
-        cycle = self.cycle
-        answering = cycle is not None and not cycle.response_complete
+        answering = self.cycle is not None and not self.cycle.response_complete
         return answering and not self.flow.write_paused and not self.transport.is_closing()
 
     def _end_slow_request(self, arriving_for_s: float, limit_s: float) -> None:

@@ -9,12 +9,13 @@ left out.
 
 A window can only be part of a string if it is the inside of one: that the decoder says itself, so
 that whatever it would refuse is not left out. Inside a string a mark is as good as what it stands
-for; anywhere else it is no JSON, the decoding fails, and the body must be read as a whole. Where a
-cut is made no backslash is near, so that no escape is cut in two.
+for; anywhere else it is no JSON, the decoding fails, and the body must be read as a whole. Cuts are
+made where no escape is cut in two: the parts of one would be no JSON either.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,9 +36,10 @@ MOST_AT_ONCE_BYTES = 1024 * 1024
 WINDOW_BYTES = 16 * 1024
 _WINDOWS_A_STEP = 8  # of which each takes 7 us (2026-12)
 
-# The longest escape, of a character in two halves, is \uD83D\uDE00.
-_CLEAR_OF_ESCAPES = 12
+_LONGEST_ESCAPE = len(rb"\uD83D\uDE00")  # of a character in two halves
+_FIRST_HALF = re.compile(rb"\\u[dD][89abAB]..\\u", re.DOTALL)
 _SEARCHED_FOR_A_CUT = 1024
+_SEARCHED_AT_THE_END = 32
 _LEAST_LEFT_OUT = 4096
 _SAMPLE_BYTES = 64
 _IN_NUMBERS = b"0123456789+-.eE,[] \t\r\n"
@@ -112,11 +114,12 @@ def abridge(body: Blocks, most: int) -> Steps[Abridged | None]:
         if number % _WINDOWS_A_STEP == 0:
             yield
         window = body[start : start + WINDOW_BYTES]
-        first, last = _first_cut(window), _last_cut(window)
-        if last - first >= _LEAST_LEFT_OUT and _is_inside_of_a_string(window[first:last]):
-            kept += (window[:first], mark, b"%d" % len(cuts), _END, window[last:])
-            cuts.append(Cut(start + first, start + last))
-            strings.go_on(window[:first] + window[last:])
+        inside = _inside_of_a_string(window, strings)
+        if inside is not None:
+            before, after = window[: inside.start], window[inside.stop :]
+            kept += (before, mark, b"%d" % len(cuts), _END, after)
+            cuts.append(Cut(start + inside.start, start + inside.stop))
+            strings.go_on(before + after)
             continue
         yield
         strings.go_on(window)
@@ -127,42 +130,49 @@ def abridge(body: Blocks, most: int) -> Steps[Abridged | None]:
             if whole > most:
                 return None
             continue
-        before = left_out(listed.items)
-        kept += (window[: listed.start], before, mark, b"%d" % len(cuts), _END, b'"')
+        told = left_out(listed.items)
+        kept += (window[: listed.start], told, mark, b"%d" % len(cuts), _END, b'"')
         kept.append(window[listed.stop :])
         # As if what is around the mark stood in the body.
-        cuts.append(Cut(start + listed.start + len(before), start + listed.stop - 1))
+        cuts.append(Cut(start + listed.start + len(told), start + listed.stop - 1))
     text = b"".join(kept)
     return Abridged(body, text, mark, cuts) if len(text) <= most else None
 
 
-def _first_cut(window: bytes) -> int:
-    """The first place before which no escape begins that could reach beyond it."""
-    at = _CLEAR_OF_ESCAPES
-    while at < _SEARCHED_FOR_A_CUT:
-        escape = window.rfind(b"\\", at - _CLEAR_OF_ESCAPES, at)
-        if escape < 0:
-            return at
-        at = escape + 1 + _CLEAR_OF_ESCAPES
-    return len(window)
-
-
-def _last_cut(window: bytes) -> int:
-    at = len(window)
-    while at > len(window) - _SEARCHED_FOR_A_CUT:
-        escape = window.rfind(b"\\", max(at - _CLEAR_OF_ESCAPES, 0), at)
-        if escape < 0:
-            return at
-        at = escape
-    return 0
-
-
-def _is_inside_of_a_string(piece: bytes) -> bool:
-    """Whether it can be nothing else, if the body is JSON at all."""
-    if not piece[:_SAMPLE_BYTES].strip(_IN_NUMBERS):
-        return False  # most likely a list of token ids, or of coordinates
+def _inside_of_a_string(window: bytes, strings: Strings) -> Cut | None:
+    """Most of a window, if that can be nothing else in a body that is JSON at all. `strings` have
+    come to its start."""
+    first = _cut_behind(window, 0, _SEARCHED_FOR_A_CUT)
+    last = _cut_behind(window, max(0, len(window) - _SEARCHED_AT_THE_END), len(window))
+    if first < 0 or last - first < _LEAST_LEFT_OUT:
+        return None
+    piece = window[first:last]
+    if not strings.is_inside and not piece[:_SAMPLE_BYTES].strip(_IN_NUMBERS):
+        return None  # most likely a list of token ids, or of coordinates
     try:
         _decode(b'"%b"' % piece)
     except msgspec.DecodeError:
-        return False
-    return True
+        return None
+    return Cut(first, last)
+
+
+def _cut_behind(window: bytes, start: int, stop: int) -> int:
+    """A place from `start` on where surely no escape is cut in two, or -1 when there is none before
+    `stop`."""
+    at = start + _LONGEST_ESCAPE  # one that began before `start` is over there
+    while at < stop:
+        last = window.rfind(b"\\", at - _LONGEST_ESCAPE, at)
+        if last < 0:
+            return at
+        before_run = len(window[start : last + 1].rstrip(b"\\"))
+        if before_run:  # else backslashes before `start` may belong to it
+            begins_escape = (last + 1 - start - before_run) % 2 == 1
+            return max(at, _end_of_escape(window, last) if begins_escape else last + 1)
+        at = last + 1 + _LONGEST_ESCAPE
+    return -1
+
+
+def _end_of_escape(window: bytes, start: int) -> int:
+    if _FIRST_HALF.match(window, start):
+        return start + _LONGEST_ESCAPE
+    return start + (len(rb"\u0000") if window[start + 1 : start + 2] == b"u" else len(rb"\n"))

@@ -40,6 +40,11 @@ class Strings:
         self._window = b""
         """The last, without backslashes that could hide a quote."""
 
+    @property
+    def is_inside(self) -> bool:
+        """Of a string, where the next window begins, if what went before is JSON."""
+        return self._is_inside
+
     def go_on(self, window: bytes) -> None:
         if self._is_escaped:
             window = b"_" + window[1:]

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from proxy.openai_api.steps import Steps
 
 MOST_MARKS = 2_000_000
-"""Quotes and opening brackets. A million strings, or as many sequences as are ever counted; of
-text, however many quotes it has, more than any engine's context."""
+"""Quotes and opening brackets. A million strings, or as many sequences as are ever counted."""
 
 _WINDOW = 64 * 1024
 

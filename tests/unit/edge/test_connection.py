@@ -160,6 +160,31 @@ def test_trailers_behind_an_answer_end_the_connection() -> None:
     run(scenario())
 
 
+def test_between_reads_of_a_chunked_body_that_nobody_takes_others_have_their_turn() -> None:
+    """3 MB in chunks of a byte, to a gateway that had refused them, held all others up for 350 ms:
+    libuv reads up to 32 times in a turn."""
+
+    async def scenario() -> None:
+        wire = Wire(Bouncer())
+        wire.receives(CHUNKED.replace(b"/", b"/full", 1) + b"1\r\nx\r\n")
+        for _ in range(3):
+            wire.receives(b"1\r\nx\r\n" * 1000)
+            assert not wire.transport.reads
+            await settle()
+            assert wire.transport.reads
+        wire.receives(b"1\r\nx\r\n0\r\n\r\n" + GET % 2)
+        assert wire.transport.reads
+        await wire.done()
+        assert bodies(wire) == [b"full", b"/2|"]
+
+        wire.receives(CHUNKED.replace(b"/", b"/full", 1) + b"1\r\nx\r\n")
+        wire.transport.close()
+        await settle()
+        assert not wire.transport.reads, "a connection that ends is left alone"
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("endless", [b"0\r\nx: ", b"2;", b"2\r\nok\r\n0\r\nx: y\r\nz: "])
 def test_what_is_around_a_body_is_bounded(endless: bytes) -> None:
     async def scenario() -> None:

@@ -111,9 +111,52 @@ def test_nothing_is_made_of_a_body_of_which_too_much_is_left() -> None:
         assert all_at_once(abridge(body, most=100_000)) is None
 
 
-def test_escapes_without_end_are_left() -> None:
-    body = json.dumps({"prompt": "\u4e2d\u6587" * 20_000}).encode()
-    assert abridged(body).text == body
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([{"role": "user", "n": n % 10} for n in range(9000)]),
+        json.dumps(json.dumps([{"a": "b"}] * 9000)),
+        "\u4e2d\u6587" * 20_000,
+        "\U0001f600" * 20_000,
+        "x\U0001f600" * 20_000,
+        '"' * 90_000,
+        "\t\U0001f600\u4e2d" * 20_000,
+    ],
+)
+def test_of_a_text_that_is_nearly_all_escapes_little_is_left(text: str) -> None:
+    """JSON within JSON was refused above 18 MiB: "more than two million quotes"."""
+    body = json.dumps({"prompt": text}).encode()
+    short = abridged(body)
+    assert len(short.text) < 0.02 * len(body)
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
+    assert json.loads(bytes(short.in_full(raw))) == text
+
+
+def test_of_a_text_of_numbers_little_is_left() -> None:
+    assert shares_left("12, 3.5\t-4e7, " * 9000) < 0.1  # the first window might be a list
+
+
+@given(
+    st.lists(
+        st.sampled_from(["\\", '"', "\n", "\u4e2d", "\U0001f600", "a", "bcd", "\\" * 40]),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(0, 12),
+)
+def test_wherever_a_text_is_cut_it_is_found_again(units: list[str], before: int) -> None:
+    text = "x" * before + "".join(units) * 2000
+    short = abridged(json.dumps({"prompt": text}).encode())
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
+    assert json.loads(bytes(short.in_full(raw))) == text
+
+
+def test_a_window_of_backslashes_is_left_and_costs_no_other() -> None:
+    body = json.dumps({"prompt": LONG + "\\" * WINDOW_BYTES + LONG}).encode()
+    short = abridged(body)
+    assert 2 * WINDOW_BYTES < len(short.text) < 5 * WINDOW_BYTES
+    raw = msgspec.json.decode(short.text, type=dict[str, Raw])["prompt"]
+    assert bytes(short.in_full(raw)) == body[len(b'{"prompt": ') : -1]
 
 
 @pytest.mark.parametrize("fault", [b"\x00", b"\n", b"\\x", b"\\ud800 "])

@@ -546,7 +546,7 @@ def test_many_pictures_are_measured_in_steps_and_each_counts_as_one() -> None:
     "body",
     [
         b'{"input":{' + b'"a":1,' * (MOST_AT_ONCE_BYTES // 6) + b'"b":1}}',
-        b'{"input":"' + b"\\n" * MOST_AT_ONCE_BYTES + b'"}',
+        b'{"input":"' + b"\\\\" * MOST_AT_ONCE_BYTES + b'"}',
         b'{"messages":"' + b"x" * 300_000 + b'","n":NaN}',
         b'{"messages":"' + b"x" * 300_000,
         b'[ "' + b"x" * 300_000 + b'"]',
