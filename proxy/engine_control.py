@@ -161,8 +161,8 @@ class EngineControl:
 
     def status_read(self, status: EngineStatus) -> None:
         """After every poll, whatever came of it."""
+        self.time_passed()  # first: no fault below may leave a slow start unfinished
         now = self._clock()
-        self.limit.advance(now)  # first: no fault below may leave a slow start unfinished
         self._learn_models(status)
         self._learn_sizes(status)
         self.seen.set()
@@ -170,11 +170,19 @@ class EngineControl:
             return
         if self.limit.is_shut and not status.refuses:
             self.limit.begin(now)
-        self._advance_breaker(now)
         if self._adaptive is not None and status.saturation is not None:
             move = self._adaptive.observe(status.saturation, self.in_flight, now)
             if move is not None:
                 _log.info("engine %s: %s", self.name, move)
+        self._attached().limit_changed()
+
+    def time_passed(self) -> None:
+        """At each poll, and every second while it waits for an answer."""
+        self.limit.advance(self._clock())
+        if self.is_leaving:
+            return
+        if self._breaker.state is BreakerState.OPEN:
+            self._advance_breaker(is_alone=not self._attached().is_replaceable(self.name))
         self._attached().limit_changed()
 
     # What the gateway calls
@@ -211,15 +219,10 @@ class EngineControl:
 
     def ask_again(self) -> None:
         """At once, if it is taken out: another one that serves the same cannot be reached."""
-        if self._breaker.advance(self._clock(), is_alone=True):
-            self.limit.probe()
-            self._suspend_or_resume()
+        self._advance_breaker(is_alone=True)
 
-    def _advance_breaker(self, now: float) -> None:
-        if self._breaker.state is not BreakerState.OPEN:
-            return
-        is_alone = not self._attached().is_replaceable(self.name)
-        if self._breaker.advance(now, is_alone=is_alone):
+    def _advance_breaker(self, *, is_alone: bool) -> None:
+        if self._breaker.advance(self._clock(), is_alone=is_alone):
             self.limit.probe()
             self._suspend_or_resume()
 

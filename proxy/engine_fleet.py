@@ -277,6 +277,7 @@ class EngineFleet:
             on_reading=control.status_read,
             holding=lambda: Held(control.in_flight, open_requests.count),
             heard=life_sign.take,
+            on_wait=control.time_passed,
             wants_models=self._may_be_several or self.meter is not None,
             name=str(address),
             ip=address.ip,

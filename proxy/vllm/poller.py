@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,17 @@ from proxy.vllm.served_models import (
     longest_model_len,
     served_models,
 )
-from proxy.vllm.silence import Held, Silence, judge_silence, silence_in_words
+from proxy.vllm.silence import (
+    Held,
+    Silence,
+    give_life_sign,
+    judge_silence,
+    silence_in_words,
+)
 from proxy.vllm.stall import Progress, judge_progress, without_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import httpx
 
@@ -87,6 +94,7 @@ class EnginePoller:
         on_reading: Callable[[EngineStatus], None] | None = None,
         holding: Callable[[], Held] = lambda: Held(1),
         heard: Callable[[], bool] = lambda: False,
+        on_wait: Callable[[], None] = lambda: None,
         *,
         wants_models: bool = False,
         name: str = "",
@@ -99,10 +107,11 @@ class EnginePoller:
         trailing slash. The polling task calls `on_change` when `up`, `stalled` or `ready` has
         changed, and `on_reading` after every poll, whatever came of it. `holding` says what of ours
         is in the engine now: one that we ask nothing of is not stalled; `heard` whether bytes of
-        answers have come from it since the last call. The models that it serves are asked for only
-        if `wants_models`. While the engine is down it is asked every `down_interval_s`. `name` is
-        the engine's in log lines, by default `root_url`; `ip` is where to connect to, in place of
-        looking up the URL's host.
+        answers have come from it since the last call. `on_wait` is called every `interval_s` while
+        an answer is awaited, for what goes on with time. The models that it serves are asked for
+        only if `wants_models`. While the engine is down it is asked every `down_interval_s`. `name`
+        is the engine's in log lines, by default `root_url`; `ip` is where to connect to, in place
+        of looking up the URL's host.
         """
         self._root_url = root_url
         self._name = name or root_url
@@ -112,6 +121,7 @@ class EnginePoller:
         self._on_reading = on_reading
         self._holding = holding
         self._heard = heard
+        self._on_wait = on_wait
         self._interval_s = interval_s
         self._down_interval_s = down_interval_s
         self._transport = transport
@@ -126,6 +136,7 @@ class EnginePoller:
         self._next_models_read = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._told = _what_is_told(self.status)
 
     @property
     def status(self) -> EngineStatus:
@@ -159,10 +170,10 @@ class EnginePoller:
 
     def move(self, ip: str) -> None:
         """The URL is served at another IP address now, by what is another engine."""
-        before, former = self.status, self._task
+        former = self._task
         self._ip = ip
         self._forget()
-        self._tell_changes(before)
+        self._tell_changes()
         if former is not None:  # it may be waiting for an answer from there
             former.cancel()
             self._begin(former)
@@ -190,19 +201,20 @@ class EnginePoller:
         async with Probe(self._root_url, self._api_key, self._transport, ip=self._ip) as probe:
             while True:
                 try:
-                    await self._ask(probe)
+                    with _every(self._interval_s, self._wait_on):
+                        await self._ask(probe)
                 except Exception:  # noqa: BLE001 - a defect here must not end the watch
                     _log.exception("engine %s: polling failed", self._name)
                 down = self._health.up is False
                 await asyncio.sleep(self._down_interval_s if down else self._interval_s)
 
     async def _ask(self, probe: Probe) -> None:
-        before = self.status
+        was_up = self._health.up
         answer = await probe.get("/health", _HEALTH_TIMEOUT_S)
         health = judge_health(self._health, answer, self._api_key is not None)
         if self._api_key is not None and accepted(answer):
             health = await self._check_key(probe, health)
-        if self._wants_models and health.up and not before.up:
+        if self._wants_models and health.up and not was_up:
             await self._read_models(probe)  # first: who hears that it is up sends requests at once
         self._health = health
         if health.up is False:  # what runs there next is another engine
@@ -210,16 +222,22 @@ class EnginePoller:
         self._saturation = None
         if isinstance(answer, Answer):
             self._listen(answer)
-        self._tell_changes(before)
-        before = self.status
+        self._tell_changes()
         page = await self._read_metrics(probe) if health.up else answer
         if isinstance(answer, NoAnswer):
             self._listen(answer, page)
-        self._tell_changes(before)
+        self._tell_changes()
         if health.up and self._wants_models:
             await self._read_models(probe)
         if self._on_reading is not None:
             self._on_reading(self.status)
+
+    def _wait_on(self) -> None:
+        """Time goes on while an answer is awaited, which may take 7 s."""
+        if self._silence.stalled and self._heard():
+            self._silence = give_life_sign(self._silence)
+            self._tell_changes()
+        self._on_wait()
 
     def _forget(self) -> None:
         self._reading, self._progress, self._models = None, Progress(), ()
@@ -267,10 +285,11 @@ class EnginePoller:
             answer = await probe.get("/v1/models", _METRICS_TIMEOUT_S, MAX_MODELS_BYTES)
             self._models = served_models(answer) or self._models
 
-    def _tell_changes(self, before: EngineStatus) -> None:
-        after = self.status
-        if (before.up, before.stalled, before.ready) != (after.up, after.stalled, after.ready):
-            self._tell(after)
+    def _tell_changes(self) -> None:
+        status = self.status
+        before, self._told = self._told, _what_is_told(status)
+        if self._told != before:
+            self._tell(status)
 
     def _tell(self, status: EngineStatus) -> None:
         level = logging.INFO if status.ready else logging.WARNING
@@ -281,6 +300,27 @@ class EnginePoller:
         _log.log(level, "engine %s is %s: %s", self._name, _state(status), why)
         if self._on_change is not None:
             self._on_change(status)
+
+
+def _what_is_told(status: EngineStatus) -> tuple[bool | None, bool, bool]:
+    return status.up, status.stalled, status.ready
+
+
+@contextmanager
+def _every(interval_s: float, call: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def tick() -> None:
+        nonlocal timer
+        timer = loop.call_later(interval_s, tick)
+        call()
+
+    timer = loop.call_later(interval_s, tick)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _page(answer: Answer | NoAnswer) -> EngineMetrics:

@@ -91,7 +91,7 @@ def judge_silence(
         # The lack may be on our side, or a connection was not made or broke: that is no answer, but
         # no silence either, and the time does not count. Bytes that came do.
         if heard:
-            before = replace(before, stalled=False, unheard_s=0.0)
+            before = give_life_sign(before)
         return replace(before, held=held, heard=heard, looked_at=now)
     gap_s = 0.0 if before.looked_at is None else now - before.looked_at
     gap_s = min(max(0.0, gap_s), _LONGEST_GAP_S)
@@ -108,6 +108,11 @@ def judge_silence(
         heard=heard,
         looked_at=now,
     )
+
+
+def give_life_sign(before: Silence) -> Silence:
+    """Bytes of an answer have come, while no question of the poller's is answered yet."""
+    return replace(before, stalled=False, unheard_s=0.0)
 
 
 def silence_in_words(before: Silence, now: Silence) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ SEEN_WITHIN_S = 50.0
 
 @asynccontextmanager
 async def standing(
-    cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch, queue: int = 4
+    cluster: EngineCluster, monkeypatch: pytest.MonkeyPatch, queue: int = 4, seats: int = SEATS
 ) -> AsyncIterator[Sluice]:
     with_pollers(cluster, monkeypatch)
     async with gateway(
@@ -35,7 +36,7 @@ async def standing(
         upstream=cluster,
         upstream_urls=cluster.urls,
         poll=True,
-        max_in_flight=SEATS,
+        max_in_flight=seats,
         max_queue_depth=queue,
         queue_timeout=600,
     ) as sluice:
@@ -173,7 +174,8 @@ def test_one_that_gives_a_request_bytes_is_back_and_the_log_says_why(
             going = sluice.start({"stream": True})
             await asyncio.sleep(SEEN_WITHIN_S)
             assert sluice.metric("sluice_upstream_stalled") == 1
-            await asyncio.sleep(20)
+            await asyncio.sleep(60 - SEEN_WITHIN_S)  # the first piece is there
+            await asyncio.sleep(1.1)
             assert sluice.metric("sluice_upstream_stalled") == 0
             last = [line for line in caplog.messages if " is ready: " in line][-1]
             assert last.endswith("is ready: bytes of an answer have come from it")
@@ -181,6 +183,38 @@ def test_one_that_gives_a_request_bytes_is_back_and_the_log_says_why(
 
     with caplog.at_level(logging.INFO, "sluice.engine"):
         run(scenario())
+
+
+def test_its_seats_open_second_by_second_however_long_it_leaves_its_poller_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They opened in steps of eight seconds, in which no question was answered."""
+
+    async def late_stream(call: Call) -> None:
+        await asyncio.sleep(60)
+        await stream(60, 1.0)(call)
+
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch, seats=40) as sluice:
+            hang(cluster, "one")
+            cluster["one"].app.handler = late_stream
+            going = sluice.start({"stream": True})
+            await asyncio.sleep(60)
+            while sluice.metric("sluice_upstream_stalled"):
+                await asyncio.sleep(0.1)
+            open_seats = []
+            for _ in range(12):
+                open_seats.append(sluice.metric("sluice_concurrency_limit"))
+                await asyncio.sleep(1)
+            assert open_seats[0] == 4
+            steps = [after - before for before, after in itertools.pairwise(open_seats)]
+            assert min(steps) >= 0
+            assert max(steps) <= 2 * 0.09 * 40 + 1, "none, or one and the next"
+            assert open_seats[-1] == 40
+            await leave(going)
+
+    run(scenario())
 
 
 def test_others_carry_the_load_and_no_newcomer_falls_into_the_silent_one(

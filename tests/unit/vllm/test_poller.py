@@ -14,7 +14,7 @@ from proxy.vllm.metrics_page import EngineMetrics
 from proxy.vllm.poller import EnginePoller, EngineStatus
 from proxy.vllm.silence import Held
 from tests.support.engine_transport import ScriptedEngine, garbage, late, ok, refused, status
-from tests.support.virtual_time import run
+from tests.support.virtual_time import now, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -35,6 +35,8 @@ async def watching(
     on_change: Callable[[EngineStatus], None] | None = None,
     on_reading: Callable[[EngineStatus], None] | None = None,
     holding: Callable[[], Held] = lambda: Held(1),
+    heard: Callable[[], bool] = lambda: False,
+    on_wait: Callable[[], None] = lambda: None,
     *,
     wants_models: bool = False,
 ) -> AsyncIterator[EnginePoller]:
@@ -44,6 +46,8 @@ async def watching(
         on_change,
         on_reading,
         holding,
+        heard,
+        on_wait,
         wants_models=wants_models,
         transport=engine,
     )
@@ -467,6 +471,48 @@ def test_every_poll_is_told_whatever_came_of_it() -> None:
             await asyncio.sleep(0.6)
         assert [one.up for one in told] == [True, True, True, False]
         assert [one.metrics_age_s for one in told] == [0.0, 0.0, 1.0, None]
+
+    run(scenario())
+
+
+def test_while_an_answer_is_awaited_it_is_said_each_second_that_time_goes_on() -> None:
+    async def scenario() -> None:
+        at: list[float] = []
+        engine = healthy()
+        async with watching(engine, on_wait=lambda: at.append(now())):
+            await asyncio.sleep(2.5)
+            assert at == []
+            engine.answers["/health"] = late(3.5)
+            await asyncio.sleep(4.0)  # asked at 3 s, answered at 6.5 s
+            assert at == pytest.approx([4, 5, 6])
+            engine.answers["/health"] = ok()
+            await asyncio.sleep(5.0)
+            assert len(at) == 3
+
+    run(scenario())
+
+
+def test_bytes_end_a_silence_at_once_and_that_is_told_once() -> None:
+    async def scenario() -> None:
+        told: list[tuple[float, bool]] = []
+        engine = healthy()
+        life = [False]
+        async with watching(
+            engine,
+            on_change=lambda status: told.append((now(), status.stalled)),
+            heard=lambda: bool(life and life.pop()),
+        ):
+            await asyncio.sleep(1.5)
+            engine.answers["/health"] = engine.answers["/metrics"] = late(3600.0)
+            await asyncio.sleep(58.5)
+            (_, (stalled_at, stalled)) = told
+            assert stalled
+            assert 30 <= stalled_at <= 45
+            life.append(True)
+            await asyncio.sleep(20)
+            (_, _, (back_at, stalled)) = told
+            assert not stalled
+            assert 60 <= back_at <= 61
 
     run(scenario())
 
