@@ -156,7 +156,10 @@ class EngineFleet:
         return self._members[name].control.demand()
 
     def view(self) -> Mapping[str, EngineView]:
-        return {name: member.control.view() for name, member in self._members.items()}
+        return {
+            name: replace(member.control.view(), open_requests=member.engine.open_requests.count)
+            for name, member in self._members.items()
+        }
 
     def most_connections(self) -> int:
         """To the engines, those included that only end what runs there: one a seat, one for

@@ -84,6 +84,12 @@ FIRST_BYTE = Declaration(
 )
 IN_FLIGHT = Gauge("sluice_in_flight", "Seats taken.", Together.SUM, ("upstream",))
 LIMIT = Gauge("sluice_concurrency_limit", "Seats there are.", Together.SUM, ("upstream",))
+OPEN_REQUESTS = Gauge(
+    "sluice_open_requests",
+    "Requests at the engine that take no seat.",
+    Together.SUM,
+    ("upstream",),
+)
 QUEUE_DEPTH = Gauge("sluice_queue_depth", "Requests waiting for a seat.", Together.SUM)
 MAX_QUEUE_DEPTH = Gauge(
     "sluice_max_queue_depth", "Requests that may wait for a seat.", Together.SUM
@@ -166,6 +172,7 @@ PROCESS_GAUGES = (
 _GAUGES = (
     IN_FLIGHT,
     LIMIT,
+    OPEN_REQUESTS,
     QUEUE_DEPTH,
     MAX_QUEUE_DEPTH,
     DRAINING,

@@ -221,6 +221,7 @@ class Metrics:
 
     def _collect_engines(self) -> Iterator[Metric]:
         engines = self._engines()
+        yield _gauge(d.OPEN_REQUESTS, _known(engines, lambda engine: engine.open_requests))
         yield _gauge(d.UP, _known(engines, lambda engine: engine.up))
         yield _gauge(d.STALLED, _known(engines, lambda engine: engine.stalled))
         yield _gauge(d.TAKEN_OUT, _known(engines, lambda engine: engine.taken_out))

@@ -107,6 +107,7 @@ def views(reports: Sequence[WorkerReport]) -> dict[str, EngineView]:
 
 def _view(same: Sequence[EngineView]) -> EngineView:
     ups = [view.up for view in same if view.up is not None]
+    counts = [view.open_requests for view in same if view.open_requests is not None]
     return EngineView(
         up=all(ups) if ups else None,
         stalled=_most(view.stalled for view in same),
@@ -115,6 +116,7 @@ def _view(same: Sequence[EngineView]) -> EngineView:
         kv_cache_usage=_most(view.kv_cache_usage for view in same),
         metrics_age_s=_most(view.metrics_age_s for view in same),
         taken_out=_most(view.taken_out for view in same),
+        open_requests=sum(counts) if counts else None,
     )
 
 

@@ -47,6 +47,7 @@ def everything_exported() -> str:
         kv_cache_usage=0.5,
         metrics_age_s=1,
         taken_out=False,
+        open_requests=0,
     )
     metrics = Metrics(
         *(("chat",), lambda: snapshot, lambda: {"u": engine}, lambda: "max_in_flight", lambda: 0.1),

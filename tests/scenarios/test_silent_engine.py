@@ -147,6 +147,8 @@ def test_one_that_holds_only_requests_without_a_seat_is_seen_and_gets_no_more_of
             held = [sluice.start(target=b"/tokenize") for _ in range(6)]
             await asyncio.sleep(SEEN_WITHIN_S)
             assert cluster.loads() == {"one": 3, "two": 3}
+            for host in cluster.hosts.values():
+                assert sluice.metric("sluice_open_requests", upstream=host.url) == 3
             (line,) = [line for line in caplog.messages if "is stalled" in line]
             assert "beside 3 of our requests that take none" in line
             cluster["two"].app.handler = answer

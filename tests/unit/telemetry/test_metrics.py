@@ -125,7 +125,9 @@ def test_what_is_known_about_an_engine_is_exported_zero_included() -> None:
         kv_cache_usage=0.5,
         metrics_age_s=1.5,
         taken_out=True,
+        open_requests=6,
     )
+    assert gateway.value("sluice_open_requests", upstream=UPSTREAM) == 6
     assert gateway.value("sluice_upstream_up", upstream=UPSTREAM) == 1
     assert gateway.value("sluice_upstream_taken_out", upstream=UPSTREAM) == 1
     assert gateway.value("sluice_upstream_stalled", upstream=UPSTREAM) == 0

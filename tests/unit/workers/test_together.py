@@ -75,6 +75,8 @@ def test_of_what_all_look_at_the_worst_is_shown_and_unknown_stays_unknown() -> N
         URL: EngineView(up=False, stalled=True, running=3, kv_cache_usage=0.5, taken_out=True)
     }
     assert together.views([report(views={URL: EngineView()})]) == {URL: EngineView()}
+    open_there = [report(views={URL: EngineView(open_requests=n)}) for n in (2, 3)]
+    assert together.views(open_there)[URL].open_requests == 5
     assert together.views([report(views={}), report(views={URL: one})]) == {URL: one}
 
 
