@@ -10,6 +10,10 @@ from proxy.vllm.doctor.sizes import gib, readable
 from proxy.vllm.doctor.verdict import KV_IS_NEARLY_FULL
 
 _CURVE = "record the memory curve while the load comes again: `sluice record`, then `sluice replay`"
+_NEXT_CURVE = (
+    "after the change, record another memory curve under the same load: its peak stays lower "
+    "(`sluice record`)"
+)
 _START = (
     "after the change, the log says `Available KV cache memory` and `Application startup complete`"
 )
@@ -50,7 +54,11 @@ _CONFIRM: MappingProxyType[Phase, tuple[str, ...]] = MappingProxyType(
 
 
 def confirmation_of(case: Case) -> tuple[str, ...]:
-    return _CONFIRM.get(case.verdict.phase, ())
+    steps = _CONFIRM.get(case.verdict.phase, ())
+    curve = case.findings.curve
+    if curve is None or curve.pattern is Pattern.UNKNOWN:
+        return steps
+    return tuple(_NEXT_CURVE if step is _CURVE else step for step in steps)
 
 
 def notes_on(case: Case) -> tuple[str, ...]:

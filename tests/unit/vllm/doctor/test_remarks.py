@@ -36,6 +36,18 @@ def test_waiting_with_a_half_empty_cache_is_not_memory() -> None:
     assert any("not memory" in note for note in notes)
 
 
+def test_who_has_given_a_curve_is_not_told_to_record_it() -> None:
+    log = findings_of(*SERVING, *traceback(FORWARD, error=oom()))
+    told = {
+        pattern: " ".join(diagnose(Findings(log=log, curve=CurveFindings(pattern=pattern))).confirm)
+        for pattern in (Pattern.TRANSIENT, Pattern.UNKNOWN)
+    }
+    assert "record another memory curve" in told[Pattern.TRANSIENT]
+    assert "record the memory curve" not in told[Pattern.TRANSIENT]
+    assert "record the memory curve" in told[Pattern.UNKNOWN], "it was too short to tell"
+    assert "record the memory curve" in " ".join(diagnose(Findings(log=log)).confirm)
+
+
 def test_the_curve_is_read_for_what_fails_while_serving() -> None:
     for pattern, word in ((Pattern.TRANSIENT, "spike"), (Pattern.STEADY, "steady")):
         log = findings_of(*SERVING, *traceback(FORWARD, error=oom()))
