@@ -107,6 +107,22 @@ def test_after_a_recovery_the_seats_open_one_after_the_other() -> None:
     run(scenario())
 
 
+def test_they_open_also_while_the_poller_waits_for_its_answer() -> None:
+    async def scenario() -> None:
+        stand = Stand()
+        stand.control.status_changed(DOWN)
+        stand.control.status_changed(UP)
+        await stand.ask(30)
+        assert stand.control.in_flight == 2
+        await asyncio.sleep(5)
+        stand.control.time_passed()
+        await turns()
+        assert stand.control.in_flight == 11
+        await stand.close()
+
+    run(scenario())
+
+
 def test_an_engine_that_was_up_all_along_needs_no_slow_start() -> None:
     async def scenario() -> None:
         stand = Stand()

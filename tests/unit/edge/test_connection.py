@@ -185,6 +185,18 @@ def test_between_reads_of_a_chunked_body_that_nobody_takes_others_have_their_tur
     run(scenario())
 
 
+def test_a_chunked_body_that_waits_to_be_taken_is_read_on_only_when_it_was() -> None:
+    async def scenario() -> None:
+        wire = Wire(Busy())
+        wire.receives(CHUNKED + b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n2\r\nxx\r\n")
+        await settle()
+        assert not wire.transport.reads
+        wire.client_leaves()
+        await wire.done()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("endless", [b"0\r\nx: ", b"2;", b"2\r\nok\r\n0\r\nx: y\r\nz: "])
 def test_what_is_around_a_body_is_bounded(endless: bytes) -> None:
     async def scenario() -> None:

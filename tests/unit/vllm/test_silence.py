@@ -128,13 +128,13 @@ def test_time_in_which_the_lack_may_be_ours_does_not_count() -> None:
     assert ear.look()
 
 
-def test_a_connection_that_is_not_made_or_breaks_is_no_answer() -> None:
+@pytest.mark.parametrize("lack", [NoAnswer(Fault.BROKEN, "no connection within 4 s"), OURS])
+def test_a_connection_that_is_not_made_or_breaks_is_no_answer(lack: NoAnswer) -> None:
     """A full accept queue made an engine ready that had been silent for 40 s."""
-    broken = NoAnswer(Fault.BROKEN, "no connection within 4 s")
     ear = Ear()
     assert ear.look(times=4)
-    assert ear.look(broken, broken)
-    assert ear.look(MUTE, broken)
+    assert ear.look(lack, lack)
+    assert ear.look(MUTE, lack)
     assert ear.look()
 
 
