@@ -49,6 +49,11 @@ def hang(cluster: EngineCluster, name: str) -> None:
     cluster[name].app.handler = silent
 
 
+async def late_stream(call: Call) -> None:
+    await asyncio.sleep(60)
+    await stream(60, 1.0)(call)
+
+
 def test_a_silent_engine_refuses_newcomers_and_those_who_wait_and_keeps_what_runs_in_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,10 +169,6 @@ def test_one_that_holds_only_requests_without_a_seat_is_seen_and_gets_no_more_of
 def test_one_that_gives_a_request_bytes_is_back_and_the_log_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def late_stream(call: Call) -> None:
-        await asyncio.sleep(60)
-        await stream(30, 2.0)(call)
-
     async def scenario() -> None:
         cluster = EngineCluster("one")
         async with standing(cluster, monkeypatch) as sluice:
@@ -191,10 +192,6 @@ def test_its_seats_open_second_by_second_however_long_it_leaves_its_poller_waiti
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They opened in steps of eight seconds, in which no question was answered."""
-
-    async def late_stream(call: Call) -> None:
-        await asyncio.sleep(60)
-        await stream(60, 1.0)(call)
 
     async def scenario() -> None:
         cluster = EngineCluster("one")
