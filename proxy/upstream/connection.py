@@ -91,10 +91,8 @@ class Connection(asyncio.Protocol):
         self._sender = RequestSender(secured, self._wire, self._loop)
 
     async def ask(self, request: UpstreamRequest, total_at: float) -> None:
-        """Sends the request and waits for the response head, until `total_at` at the longest.
-
-        However this ends but by returning, the connection is aborted.
-        """
+        """Sends the request and waits for the response head, until `total_at` at the longest. The
+        connection is aborted, however this ends but by returning."""
         try:
             head = encode_head(request)
             self._parser.begin(is_head_request=request.method == "HEAD")
@@ -201,7 +199,9 @@ class Connection(asyncio.Protocol):
         self.is_closed = True
         self._failure = reason or UpstreamClosedError(self._says("we closed the connection"))
         self._deadline.close()
-        if self._wire is not None:
+        if self._wire is None:
+            self._parser.close()  # there will be no connection_lost()
+        else:
             self._sender.stop()
             self._wire.abort()
         self._wake()

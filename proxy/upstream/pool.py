@@ -135,6 +135,7 @@ class ConnectionPool:
                 except UpstreamClosedError as error:
                     if connection.has_answered:
                         raise
+                    error.__traceback__ = None  # it leads to the connection, which keeps the error
                     self._resent += 1
                     if loop.time() - asked_at > IDLE_RACE_S:
                         closed = error

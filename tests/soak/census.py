@@ -99,7 +99,7 @@ def allowed(name: str, spare: int) -> int:
     if name in EXACT or name.startswith("coroutine "):
         return 2
     if name.startswith(KNOTTED):
-        return spare if name.startswith(_OURS) else sys.maxsize
+        return 2 if name.startswith(_OURS) else sys.maxsize
     if name in KEPT:
         return KEPT[name]
     return _MORE_SPARE.get(name, spare)

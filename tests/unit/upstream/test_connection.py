@@ -170,6 +170,17 @@ def test_one_that_is_over_is_gone_without_the_collector() -> None:
         run(scenario())
 
 
+def test_one_that_was_never_made_is_gone_without_the_collector() -> None:
+    """As where nobody listens: uvloop has its protocol made before it connects."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        Connection(loop, "engine:8000", TIMEOUTS, lambda _: None).abort()
+
+    with no_knots_of(Connection, LazyDeadline, ResponseParser):
+        run(scenario())
+
+
 @pytest.mark.parametrize("received", [b"", b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_it_says_whether_a_byte_of_an_answer_had_come(received: bytes) -> None:
     async def scenario() -> None:

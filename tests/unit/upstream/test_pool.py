@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.upstream.address import UpstreamAddress
+from proxy.upstream.connection import Connection
 from proxy.upstream.errors import (
     UpstreamClosedError,
     UpstreamConnectError,
@@ -17,13 +18,13 @@ from proxy.upstream.errors import (
 )
 from proxy.upstream.pool import IDLE_EXPIRY_S, IDLE_RACE_S, ConnectionPool
 from proxy.upstream.port import PoolSnapshot, UpstreamRequest, UpstreamTimeouts
+from proxy.upstream.response_parser import ResponseParser
 from tests.support.fake_transport import FakeTransport
+from tests.support.knots import no_knots_of
 from tests.support.virtual_time import now, run, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from proxy.upstream.connection import Connection
 
 ASK = UpstreamRequest("POST", b"/x", [(b"host", b"h")], b"{}")
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -178,6 +179,26 @@ def test_a_reused_connection_that_dies_unanswered_costs_one_more_try_on_a_fresh_
         await pool.aclose()
 
     run(scenario())
+
+
+def test_a_try_that_was_in_vain_leaves_nothing_to_the_collector() -> None:
+    """The error that told of it held the connection by its traceback, which held the error."""
+
+    async def scenario() -> None:
+        network, pool = Network(), pool_of()
+        await fetch(pool)
+        network.answer = None
+        asking = asyncio.create_task(fetch(pool))
+        await settle()
+        network.answer = OK
+        network.transports[0].lose(None)
+        assert await asking == b"ok"
+        await pool.aclose()
+        for transport in network.transports:
+            vars(transport).clear()  # as a real one lets go of its protocol
+
+    with no_knots_of(Connection, ResponseParser, UpstreamError):
+        run(scenario())
 
 
 def test_the_second_try_is_the_last() -> None:
