@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.capacity_probe import probe_capacity
-from tests.support.gateway_process import gateway
+from tests.support.gateway_process import eventually, gateway
 from tests.support.raw_client import ask_once, request_bytes
 from tests.support.scripted_upstream import ScriptedUpstream
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TOKEN = "the-token-of-an-operator"
 WITH_TOKEN = {"authorization": f"Bearer {TOKEN}"}
 SEATS = 4
+# Seats: a number that nobody else chooses.
+THE_LAST_CHANGE = 4_321
 # A string is judged by the rules of the environment, which the description does not repeat; and a
 # gateway that drains is not ready, which its description says but a general rule calls a fault.
 NOT_CHECKED = "positive_data_acceptance,not_a_server_error"
@@ -54,6 +56,19 @@ def changes_in_the_log(sluice: GatewayProcess) -> list[tuple[str, Any, Any]]:
     return [(name, json.loads(before), json.loads(after)) for name, before, after in found]
 
 
+async def until_all_is_logged(sluice: GatewayProcess) -> None:
+    """A log line is read from a pipe: it may come after the answer to the change that it tells of,
+    but not after that of a later change."""
+    last = {"max_in_flight": THE_LAST_CHANGE}
+    assert (await admin(sluice, "PATCH", "/admin/settings", last)).status == 200
+
+    def the_last_change_is_logged() -> bool:
+        changed_to = [after for _, _, after in changes_in_the_log(sluice)]
+        return THE_LAST_CHANGE in changed_to
+
+    await eventually(the_last_change_is_logged)
+
+
 async def admin(sluice: GatewayProcess, method: str, path: str, body: object = None) -> RawAnswer:
     content = b"" if body is None else json.dumps(body).encode()
     return await ask_once(sluice.admin_port, request_bytes(path, content, method, WITH_TOKEN))
@@ -66,6 +81,7 @@ def test_the_admin_api_does_what_its_description_says_and_nothing_else(tmp_path:
             gateway(upstream.url, max_in_flight=SEATS, admin_token=TOKEN, log_format="json") as one,
         ):
             await ask_everything(one, tmp_path)
+            await until_all_is_logged(one)
 
             shown = json.loads((await admin(one, "GET", "/admin/settings")).body)
             now = {value["setting"]: value["at_start"] for value in shown.values()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Self
@@ -11,6 +12,8 @@ _SKIPPED = ("#", "process_", "sluice_build_info")
 _COUNTERS = ("_total", "_count", "_bucket", "_sum")
 # A machine may be busy with something else for seconds.
 _WITHIN_S = 20.0
+# Of an engine: see read_engine.
+LOAD_PATH = "/load"
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,9 @@ def read_gateway(page: str, gated: frozenset[str]) -> Sample:
 
 
 def read_engine(page: str) -> int:
-    """Requests that it has, running or waiting."""
-    wanted = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
-    lines = [line for line in page.split("\n") if line.startswith(wanted)]
-    return int(sum(float(line.rpartition(" ")[2]) for line in lines))
+    """Requests in its server. Not from its metrics: of an engine that is stuck those stand still,
+    and would show for seconds what was so for a moment."""
+    return int(json.loads(page)["server_load"])
 
 
 def _sum(series: dict[str, float], beginning: str) -> float:

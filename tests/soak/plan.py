@@ -49,7 +49,7 @@ class Plan:
             *("--max-num-seqs", str(self.limit + 16), "--step-ms", f"{self.step_ms}"),
             *("--decode-sequence-us", "0", "--prefill-token-us", "0.2"),
             *("--max-model-len", "262144", "--max-num-batched-tokens", "262144"),
-            "--keep-alive-on-engine-death",
+            *("--keep-alive-on-engine-death", "--enable-server-load-tracking"),
         )
 
 

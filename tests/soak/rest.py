@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from tests.soak.census import KNOTTED
-from tests.soak.pages import PageReader, read_engine
+from tests.soak.pages import LOAD_PATH, PageReader, read_engine
 from tests.soak.plan import ENGINES
 from tests.support.engine_process import MODEL
-from tests.support.raw_client import RawClient, request_bytes
+from tests.support.raw_client import RawClient, ask_once, request_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ async def seats_are_exact(made: Stand, plan: Plan) -> str:
     held = {"model": MODEL, "prompt": "hold", "stream": True, "max_tokens": 20_000}
     request = request_bytes("/v1/completions", {**held, "ignore_eos": True})
     try:
-        await sluice.until_metric("sluice_concurrency_limit", seats, _WHOLE_AGAIN_WITHIN_S)
+        await _until_whole(made, seats)
         async with AsyncExitStack() as connections:
 
             async def ask() -> None:
@@ -98,6 +98,23 @@ async def seats_are_exact(made: Stand, plan: Plan) -> str:
     return ""
 
 
+async def _until_whole(made: Stand, seats: int) -> None:
+    """Asks for a token again and again: an engine that was taken out for its failures has one seat
+    until a request goes well in it, and after the soak nobody sends one."""
+    sluice, loop = made.gateway, asyncio.get_running_loop()
+    deadline = loop.time() + _WHOLE_AGAIN_WITHIN_S
+    short = request_bytes("/v1/completions", {"model": MODEL, "prompt": "one", "max_tokens": 1})
+    while (found := int(await sluice.metric("sluice_concurrency_limit"))) != seats:
+        if loop.time() > deadline:
+            raise AssertionError(
+                f"{found} of {seats} seats are open, after {_WHOLE_AGAIN_WITHIN_S:g} s"
+            )
+        # In every open seat at once, so that each engine gets one.
+        await asyncio.gather(*(ask_once(sluice.port, short) for _ in range(max(1, found))))
+        await asyncio.sleep(_ARRIVAL_S)
+    await sluice.until_idle(IDLE_WITHIN_S)
+
+
 async def _until_in_engines(made: Stand, seats: int) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _SEATED_WITHIN_S
@@ -110,6 +127,6 @@ async def _until_in_engines(made: Stand, seats: int) -> None:
 async def _in_engines(made: Stand) -> int:
     requests = 0
     for one in made.engines:
-        async with PageReader(one.port) as reader:
+        async with PageReader(one.port, LOAD_PATH) as reader:
             requests += read_engine(await reader.page())
     return requests

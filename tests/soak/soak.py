@@ -14,7 +14,7 @@ from tests.soak import rest
 from tests.soak.asked import ROUTES
 from tests.soak.invariants import Bounds, Invariants
 from tests.soak.memory import MemoryCurve, memory_of
-from tests.soak.pages import PageReader, Sample, read_engine, read_gateway
+from tests.soak.pages import LOAD_PATH, PageReader, Sample, read_engine, read_gateway
 from tests.soak.stand import clients, stand
 from tests.soak.troubles import Troubles
 from tests.support.process_figures import processor_seconds
@@ -143,7 +143,7 @@ class Soak:
 
     async def _watch_engine(self, port: int) -> None:
         """An engine that was killed has none and no page."""
-        async with PageReader(port) as reader:
+        async with PageReader(port, LOAD_PATH) as reader:
             while True:
                 with contextlib.suppress(OSError):
                     requests = read_engine(await reader.page())

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from proxy.simulator.faults import Stall
 from tests.soak.asked import ROUTES
 from tests.soak.invariants import MOMENT_LOOKS, READ_OUT_OF_ORDER, Bounds, Invariants
-from tests.soak.pages import Sample, read_engine, read_gateway
+from tests.soak.pages import LOAD_PATH, Sample, read_engine, read_gateway
+from tests.support.simulated_server import simulated
+from tests.support.virtual_time import run, settle
 
 BOUNDS = Bounds(limit=4, places=3, connections=10)
+HELD = {"prompt": "hello", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+RUNNING = 'vllm:num_requests_running{engine="0",model_name="simulated"}'
 
 
 def page(
@@ -84,9 +91,20 @@ def test_an_engine_never_knows_of_many_more() -> None:
     assert invariants.broken.total() == 1
 
 
-def test_an_engine_has_what_runs_and_what_waits_there() -> None:
-    text = """vllm:num_requests_running{model_name="tiny"} 3.0
-vllm:num_requests_waiting{model_name="tiny"} 2.0
-vllm:num_requests_waiting_by_reason{reason="capacity"} 2.0
-"""
-    assert read_engine(text) == 5
+def test_what_a_stuck_engine_has_is_told_also_when_its_metrics_stand_still() -> None:
+    """A look that says for seconds what was so for a moment would be taken for a lost seat."""
+
+    async def scenario() -> None:
+        async with simulated(enable_server_load_tracking=True) as server:
+            asking = [server.start(b"/v1/completions", HELD) for _ in range(3)]
+            await settle()
+            server.engine.inject(Stall())
+            assert read_engine((await server.get(LOAD_PATH.encode())).body.decode()) == 3
+            asking.pop().disconnect()
+            await asyncio.sleep(1)
+            assert read_engine((await server.get(LOAD_PATH.encode())).body.decode()) == 2
+            assert await server.metric(RUNNING) == 3
+            for one in asking:
+                one.disconnect()
+
+    run(scenario())
