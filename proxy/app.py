@@ -44,6 +44,7 @@ from proxy.edge.status.recent_refusals import RecentRefusals
 from proxy.edge.status.router import status_router
 from proxy.edge.status.watch import StatusWatch
 from proxy.effective_limits import bodies_of_a_worker, open_requests_of_a_worker
+from proxy.engine_clients import EngineClients
 from proxy.engine_fleet import EngineFleet
 from proxy.live_control import LiveControl
 from proxy.live_settings import LiveSettings
@@ -52,9 +53,6 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.sharing_view import SharingView
 from proxy.telemetry.trace_context import Tracing
 from proxy.upstream.address import UpstreamAddress
-from proxy.upstream.httpx_client import HttpxUpstream
-from proxy.upstream.pool import ConnectionPool
-from proxy.upstream.port import UpstreamTimeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -134,9 +132,10 @@ def build(
         lambda engine: fleet.demand(engine),  # noqa: PLW0108 - the fleet comes after
         lambda: controller.limit_changed(),  # noqa: PLW0108 - and so does the controller
     )
+    clients = EngineClients(settings)
     fleet = EngineFleet(
         settings,
-        lambda address: upstream or _http_client(settings, address),
+        lambda address: upstream or clients.of(address),
         loop.time,
         poll=poll_engines,
         may_be_several=_may_be_several(settings),
@@ -332,18 +331,6 @@ def _sharing_of(leases: LeaseKeeper | None) -> Callable[[], SharingView] | None:
 def _header_reader(settings: Settings) -> HeaderReader:
     session = settings.session_header if settings.affinity == "session" else ""
     return HeaderReader(settings.priority_header, settings.tenant_header or "", session)
-
-
-def _http_client(settings: Settings, address: UpstreamAddress) -> Upstream:
-    timeouts = UpstreamTimeouts(
-        connect_s=settings.connect_timeout,
-        first_byte_s=settings.first_byte_timeout,
-        idle_s=settings.idle_timeout,
-        total_s=settings.total_timeout,
-    )
-    if settings.upstream_client == "httpx":
-        return HttpxUpstream(address, timeouts)
-    return ConnectionPool(address, timeouts)
 
 
 def _error_of(meter: TokenMeter | None) -> Callable[[], float | None] | None:

@@ -43,8 +43,8 @@ class Arrival(NamedTuple):
 
 class ConnectionCap:
     """Of one listener: `max_connections` in all, `max_per_address` from one address; None: as many
-    as come. A bound in all that is not always the same is asked for at each connection. `refused`
-    is called for each that was one too many."""
+    as come. A bound in all that is not always the same is asked for at each connection, and for the
+    surplus. `refused` is called for each that was one too many."""
 
     def __init__(
         self,
@@ -63,6 +63,12 @@ class ConnectionCap:
         """As many as there may be now."""
         most = self._max_connections
         return most() if callable(most) else most
+
+    @property
+    def surplus(self) -> int:
+        """How many there are more than there may be now: the bound has moved since they came."""
+        most = self.max_connections
+        return 0 if most is None else max(0, self._open - most)
 
     @property
     def max_answered(self) -> int:

@@ -61,6 +61,15 @@ class CountedProtocol(SluiceProtocol):
         super().connection_lost(exc)
         self._cap.release(self._arrival)
 
+    @property
+    def resting_since(self) -> float | None:
+        """When it began to ask for nothing; None while it is at work, or if it is over a bound."""
+        if self._arrival.over is not None or self.transport.is_closing():
+            return None
+        if self.cycle is None:
+            return None if self._head_bytes else self.reading_since
+        return self._idle_since if self._is_answered and self.reading_since is None else None
+
     def _write_down(self, over: Bound, host: str) -> None:
         if over is Bound.PER_ADDRESS:
             there_are = f"{self._cap.max_per_address} from there"

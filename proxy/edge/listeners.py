@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from proxy.edge.connection import ConnectionLimits, SluiceProtocol
 from proxy.edge.connection_cap import ConnectionCap
 from proxy.edge.counted_connection import CountedProtocol
 from proxy.edge.rate_limited_log import RateLimitedLog
@@ -23,9 +22,13 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-_refusal_log = logging.getLogger("sluice.connections")
+    from proxy.edge.connection import ConnectionLimits
+
+_connections_log = logging.getLogger("sluice.connections")
 
 _SWEEP_EVERY_S = 1.0
+# A client that asks again at once mostly has done so by then.
+_RESTED_S = 1.0
 # For bytes that are still in socket buffers once every request is over; then whoever has not read
 # them is cut off. uvicorn would cancel what writes to him, which looks like a fault in the log.
 _FLUSH_S = 2.0
@@ -40,10 +43,39 @@ class _Listener(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def __init__(self, config: uvicorn.Config, cap: ConnectionCap) -> None:
+        super().__init__(config)
+        self._cap = cap
+
     def sweep(self, now: float, limits: ConnectionLimits) -> None:
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, SluiceProtocol):
-                connection.enforce_time_limits(now, limits)
+        for connection in self._connections:
+            connection.enforce_time_limits(now, limits)
+        if surplus := self._cap.surplus:
+            self._close_resting(surplus, now)
+
+    @property
+    def _connections(self) -> list[CountedProtocol]:
+        found = self.server_state.connections
+        return [one for one in found if isinstance(one, CountedProtocol)]
+
+    def _close_resting(self, surplus: int, now: float) -> None:
+        """Those first that have asked for nothing for longest. One that has just been answered may
+        be about to ask again, and is left till it has rested; and so is one that is at work."""
+        resting = [
+            (since, number, connection)
+            for number, connection in enumerate(self._connections)
+            if (since := connection.resting_since) is not None and now - since >= _RESTED_S
+        ]
+        closed = sorted(resting)[:surplus]
+        for _, _, connection in closed:
+            connection.transport.close()
+        if closed:
+            _connections_log.info(
+                "%d resting connections of clients are closed: there may be %s now, since the "
+                "engines may need the other descriptors (SLUICE_MAX_CONNECTIONS)",
+                len(closed),
+                self._cap.max_connections,
+            )
 
     def cut_off(self) -> None:
         """Whoever is still there."""
@@ -88,7 +120,7 @@ async def listening(
 
 def _listener(app: ASGIApp, cap: ConnectionCap) -> _Listener:
     protocol = partial(
-        CountedProtocol, cap=cap, refusals=RateLimitedLog(_refusal_log), rng=random.Random()
+        CountedProtocol, cap=cap, refusals=RateLimitedLog(_connections_log), rng=random.Random()
     )
     config = uvicorn.Config(
         app,
@@ -103,7 +135,7 @@ def _listener(app: ASGIApp, cap: ConnectionCap) -> _Listener:
         timeout_graceful_shutdown=int(_FLUSH_S) + _CUT_OFF_WITHIN_S,
         backlog=_BACKLOG,
     )
-    return _Listener(config)
+    return _Listener(config, cap)
 
 
 async def _accepting(listeners: list[_Listener], serving: list[asyncio.Task[None]]) -> None:

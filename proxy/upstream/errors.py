@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 
+OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 # The machine that we run on has no more descriptors, ports or memory for connections.
-_OUR_OWN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+_OUR_OWN = OUT_OF_DESCRIPTORS | {errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 
 _WHERE = "engine at "
 

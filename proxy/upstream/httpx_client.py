@@ -12,7 +12,8 @@ What differs from the own pool, because httpx 0.28 over httpcore 1.0 and h11 0.1
 - Folded header lines and bare LF line ends are accepted, and read as h11 reads them.
 - Bytes after the end of a response are read as the response to the next request on that
   connection. Use it in front of engines that you trust.
-- Idle connections are closed when the pool is next used, not by a timer.
+- Idle connections are closed when the pool is next used, not by a timer; nor for want of a
+  descriptor.
 - "No response byte" means "no complete response head": a reused connection that dies in the middle
   of the head is followed by the one re-send too.
 - The first-byte timeout bounds the whole response head, and interim answers without end.

@@ -20,7 +20,13 @@ from math import inf
 from typing import TYPE_CHECKING, Self
 
 from proxy.upstream.connection import Connection
-from proxy.upstream.errors import UpstreamClosedError, UpstreamConnectError, said_of
+from proxy.upstream.errors import (
+    OUT_OF_DESCRIPTORS,
+    UpstreamClosedError,
+    UpstreamConnectError,
+    said_of,
+)
+from proxy.upstream.idle_reserve import IdleReserve
 from proxy.upstream.late_expiry import time_limit
 from proxy.upstream.port import PoolSnapshot, UpstreamTimeouts
 from proxy.upstream.total_limit import in_time
@@ -53,7 +59,8 @@ IDLE_RACE_S = 0.1
 class ConnectionPool:
     """An Upstream over own connections. Belongs to the event loop that first uses it.
 
-    `ssl_context` is for https only; by default the system's authorities are trusted.
+    `ssl_context` is for https only; by default the system's authorities are trusted. Pools that
+    share a `reserve` give up their idle connections when one of them lacks a descriptor.
     """
 
     def __init__(
@@ -63,6 +70,7 @@ class ConnectionPool:
         *,
         ssl_context: ssl.SSLContext | None = None,
         idle_expiry_s: float = IDLE_EXPIRY_S,
+        reserve: IdleReserve | None = None,
     ) -> None:
         self._address = address
         self._timeouts = timeouts or UpstreamTimeouts()
@@ -75,6 +83,8 @@ class ConnectionPool:
         self._open: set[Connection] = set()
         self._idle: dict[Connection, None] = {}  # oldest first
         self._expiry_timer: asyncio.TimerHandle | None = None
+        self._reserve = reserve or IdleReserve()
+        self._reserve.join(self)
         self._is_closed = False
         self._in_use = 0
         self._opened = 0
@@ -96,6 +106,7 @@ class ConnectionPool:
     async def aclose(self) -> None:
         """Closes every connection; exchanges under way fail with UpstreamClosedError."""
         self._is_closed = True
+        self._reserve.leave(self)
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         going = [connection.lost for connection in self._open]
@@ -115,6 +126,10 @@ class ConnectionPool:
 
     def __repr__(self) -> str:
         return f"<ConnectionPool {self._peer} in_use={self._in_use} idle={len(self._idle)}>"
+
+    def oldest_idle(self) -> Connection | None:
+        """See IdleReserve."""
+        return next(iter(self._idle), None)
 
     # What an exchange calls.
 
@@ -197,7 +212,13 @@ class ConnectionPool:
 
     async def _establish(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
         address = self._address
-        await loop.create_connection(lambda: connection, address.connects_to, address.port)
+        while True:
+            try:
+                await loop.create_connection(lambda: connection, address.connects_to, address.port)
+                break
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS or not await self._reserve.give_up_one():
+                    raise
         if self._ssl_context is not None:
             await connection.secure(self._ssl_context, address.host)
         if self._is_closed:

@@ -8,6 +8,7 @@ tests/bench.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import resource
@@ -23,6 +24,7 @@ from tests.support.own_answer_form import check_own_answer
 from tests.support.process_sockets import in_time_wait_towards
 from tests.support.raw_client import RawClient, ask_once, request_bytes
 from tests.support.scripted_upstream import (
+    DEFAULT_PROBES,
     Hold,
     ScriptedUpstream,
     close_on_receipt,
@@ -374,6 +376,41 @@ def test_connections_leave_the_descriptors_that_engines_and_operators_need() -> 
             for client in crowd:
                 client.close()
             await probe_capacity(sluice, upstream, 30)
+
+    asyncio.run(scenario())
+
+
+def serving(model: str) -> ScriptedUpstream:
+    """An engine that says which model it has."""
+    listed = json_answer({"object": "list", "data": [{"id": model, "object": "model"}]})
+    return ScriptedUpstream(probes={**DEFAULT_PROBES, b"/v1/models": listed})
+
+
+def test_connections_that_are_kept_to_one_engine_are_given_up_for_another() -> None:
+    """R37: 60 users of four models, all of one after the other, where 256 descriptors are allowed:
+    kept connections to the first two would hold what the third needs."""
+
+    async def scenario() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            models = [f"model-{number}" for number in range(4)]
+            engines = [await stack.enter_async_context(serving(model)) for model in models]
+            urls = ",".join(engine.url for engine in engines)
+            sluice = await stack.enter_async_context(
+                gateway(urls, max_in_flight=60, preexec=allow_few_descriptors)
+            )
+            users = [await RawClient.connect(sluice.port) for _ in range(60)]
+            for model, engine in 2 * list(zip(models, engines, strict=True)):
+                engine.handler = hold = Hold()
+                for user in users:
+                    user.send(request_bytes(body={"model": model}))
+                await engine.until(lambda engine=engine: engine.inflight == 60)
+                hold.release()
+                answers = [await user.answer() for user in users]
+                assert {answer.status for answer in answers} == {200}
+            opened = sum(engine.connections_accepted for engine in engines)
+            assert opened > 5 * 60, "not the case that was meant"
+            for user in users:
+                user.close()
 
     asyncio.run(scenario())
 

@@ -85,7 +85,10 @@ FAULTS_IN_WORDS = {
     Fault.ENGINE_KILLED: "The engine is a process of its own, and gets SIGKILL.",
     Fault.ENGINE_TERMINATED: "It gets SIGTERM: it listens no more, closes what rests, finishes "
     "what runs and ends.",
-    Fault.NO_DESCRIPTORS: "The gateway's limit of open files is set to what it has open.",
+    Fault.NO_DESCRIPTORS: (
+        "The gateway's limit of open files is set to what it has open, and no connection to an "
+        "engine rests that could be given up."
+    ),
     Fault.NO_MEMORY: "The next step on the request's way raises MemoryError.",
     Fault.CLOCK_JUMP: "The wall clock jumps an hour forth, and then a day back. All "
     "waits are measured on the monotonic clock, which cannot jump.",

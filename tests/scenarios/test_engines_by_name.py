@@ -8,8 +8,8 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from proxy import app
 from proxy.app import Application, build
+from proxy.engine_clients import EngineClients
 from tests.support.asgi_transport import AsgiClient
 from tests.support.gateway_in_memory import settings
 from tests.support.in_memory_upstream import InMemoryUpstream
@@ -94,7 +94,7 @@ async def site(monkeypatch: pytest.MonkeyPatch, *ips: str) -> AsyncIterator[Site
     """Two seats in each engine."""
     found = Site()
     found.resolver = ScriptedResolver(vllm=list(ips))
-    monkeypatch.setattr(app, "_http_client", lambda _, address: ByAddress(found, address))
+    monkeypatch.setattr(EngineClients, "of", lambda _, address: ByAddress(found, address))
     found.application = build(
         settings(upstream_urls=PLAIN, dns_interval=5, queue_timeout=600),
         poll_engines=False,

@@ -38,16 +38,25 @@ def test_one_too_many_in_all_is_refused_whoever_it_is() -> None:
     assert refused == [Bound.TOTAL] * 2
 
 
-def test_a_bound_that_moves_holds_for_who_comes_and_drops_nobody() -> None:
+def test_a_bound_that_moves_holds_for_who_comes_and_tells_how_many_are_above_it() -> None:
     most = 2
     cap = ConnectionCap(lambda: most)
     here = [cap.admit("10.0.0.1"), cap.admit("10.0.0.1")]
+    assert cap.surplus == 0
     most = 1
+    assert cap.surplus == 1
     assert cap.admit("10.0.0.1").over is Bound.TOTAL
     cap.release(here[0])
+    assert cap.surplus == 0
     assert cap.admit("10.0.0.1").over is Bound.TOTAL
     cap.release(here[1])
     assert cap.admit("10.0.0.1").over is None
+
+
+def test_without_a_bound_there_is_no_surplus() -> None:
+    cap = ConnectionCap()
+    cap.admit(None)
+    assert cap.surplus == 0
 
 
 def test_a_socket_without_an_address_counts_in_all_only() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -154,5 +155,90 @@ def test_a_probe_is_answered_though_there_are_too_many() -> None:
             answer = await probe.ask(request_bytes("/healthz", b"", "GET"))
             assert (answer.status, answer.header("connection")) == (200, "close")
             assert await probe.rest() == (b"", False)
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class Bounded:
+    """A listener whose bound moves, and connections to it."""
+
+    port: int
+    most: int
+    clients: list[RawClient] = field(default_factory=list)
+
+    async def come(self) -> RawClient:
+        self.clients.append(await RawClient.connect(self.port))
+        return self.clients[-1]
+
+    async def are_closed(self, expected: list[bool]) -> None:
+        """Whose connections the gateway has ended, in the order in which they came."""
+        while [client.reader.at_eof() for client in self.clients] != expected:
+            await asyncio.sleep(0.005)
+
+
+@contextlib.asynccontextmanager
+async def bounded(monkeypatch: pytest.MonkeyPatch, held: asyncio.Event) -> AsyncIterator[Bounded]:
+    """Sweeps every 10 ms; a request for /held waits."""
+    monkeypatch.setattr(module, "_SWEEP_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "_RESTED_S", 0.05)
+
+    async def hold(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/held":
+            await held.wait()
+        await app(scope, receive, send)
+
+    bound = bind(Address("127.0.0.1", 0, ""))
+    stand = Bounded(bound.getsockname()[1], most=10)
+    async with listening((hold,), (bound,), LIMITS, (ConnectionCap(lambda: stand.most),)):
+        yield stand
+        for client in stand.clients:
+            client.close()
+
+
+def test_when_the_bound_falls_those_go_that_have_rested_longest_and_nobody_at_work(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scenario() -> None:
+        held = asyncio.Event()
+        async with bounded(monkeypatch, held) as stand:
+            working = await stand.come()
+            working.send(request_bytes("/held"))
+            silent, first, second = [await stand.come() for _ in range(3)]
+            half = await stand.come()
+            half.send(b"GET / HT")
+            for client in (second, first):  # so that first has rested for the shorter time
+                assert (await client.ask(request_bytes())).body == b"in"
+            stand.most = 3
+            await stand.are_closed([False, True, False, True, False])
+            stand.most = 1
+            await stand.are_closed([False, True, True, True, False])
+            await asyncio.sleep(0.1)
+            await stand.are_closed([False, True, True, True, False])
+            held.set()
+            assert (await working.answer()).body == b"in"
+            await stand.are_closed([True, True, True, True, False])
+            half.send(b"TP/1.1\r\nhost: x\r\n\r\n")
+            assert (await half.answer()).body == b"in"
+            assert silent.reader.at_eof()
+
+    asyncio.run(scenario())
+    told = [record.message for record in caplog.records if "resting" in record.message]
+    assert told[0].startswith("2 resting connections of clients are closed: there may be 3 now")
+
+
+def test_one_that_is_over_a_bound_is_not_closed_in_the_place_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with bounded(monkeypatch, asyncio.Event()) as stand:
+            stand.most = 1
+            inside = await stand.come()
+            assert (await inside.ask(request_bytes())).body == b"in"
+            await stand.come()
+            stand.most = 0
+            await stand.are_closed([True, False])
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@ in tests/conformance."""
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from proxy.upstream.errors import (
     UpstreamError,
     UpstreamTimeoutError,
 )
+from proxy.upstream.idle_reserve import IdleReserve
 from proxy.upstream.pool import IDLE_EXPIRY_S, IDLE_RACE_S, ConnectionPool
 from proxy.upstream.port import PoolSnapshot, UpstreamRequest, UpstreamTimeouts
 from proxy.upstream.response_parser import ResponseParser
@@ -71,8 +73,10 @@ class _Answering(FakeTransport):
             loop.call_soon(self.protocol.data_received, self._network.answer)
 
 
-def pool_of(timeouts: UpstreamTimeouts | None = None) -> ConnectionPool:
-    return ConnectionPool(UpstreamAddress.parse("http://engine:8000"), timeouts)
+def pool_of(
+    timeouts: UpstreamTimeouts | None = None, *, reserve: IdleReserve | None = None
+) -> ConnectionPool:
+    return ConnectionPool(UpstreamAddress.parse("http://engine:8000"), timeouts, reserve=reserve)
 
 
 async def fetch(pool: ConnectionPool) -> bytes:
@@ -259,6 +263,74 @@ def test_a_failed_connect_says_what_the_system_said(failure: Exception, said: st
         with pytest.raises(UpstreamConnectError, match=f"^engine at engine:8000: {said}$"):
             await fetch(pool)
         assert pool.snapshot() == PoolSnapshot()
+        await pool.aclose()
+
+    run(scenario())
+
+
+class FewDescriptors(Network):
+    """Only so many connections can be open at a time."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    async def _connect(
+        self, make: Callable[[], Connection], host: str, port: int
+    ) -> tuple[FakeTransport, Connection]:
+        is_full = self.open >= self._most
+        self.failure = OSError(errno.EMFILE, "Too many open files") if is_full else None
+        return await super()._connect(make, host, port)
+
+    @property
+    def open(self) -> int:
+        return sum(not transport.is_closing() for transport in self.transports)
+
+
+def test_for_want_of_a_descriptor_what_has_been_idle_longest_goes_whosever_it_is() -> None:
+    """R37: connections that are kept to one engine must not keep requests from another."""
+
+    async def scenario() -> None:
+        network, reserve = FewDescriptors(3), IdleReserve()
+        mine, others = pool_of(reserve=reserve), pool_of(reserve=reserve)
+        await asyncio.gather(fetch(others), fetch(others))
+        async with mine.exchange(ASK):
+            assert await asyncio.gather(fetch(mine), fetch(mine)) == [b"ok", b"ok"]
+            assert network.open == 3
+            assert mine.snapshot() == PoolSnapshot(in_use=1, idle=2, opened=3)
+            assert others.snapshot().idle == 0
+        await asyncio.gather(mine.aclose(), others.aclose())
+
+    run(scenario())
+
+
+def test_without_an_idle_connection_the_want_of_a_descriptor_is_told() -> None:
+    async def scenario() -> None:
+        FewDescriptors(1)
+        reserve = IdleReserve()
+        mine, closed = pool_of(reserve=reserve), pool_of(reserve=reserve)
+        await closed.aclose()
+        async with mine.exchange(ASK):
+            with pytest.raises(UpstreamConnectError, match="Too many open files") as told:
+                await fetch(mine)
+            assert told.value.is_ours
+        assert await fetch(mine) == b"ok"
+        await mine.aclose()
+
+    run(scenario())
+
+
+def test_another_failure_costs_no_idle_connection() -> None:
+    async def scenario() -> None:
+        network, pool = Network(), pool_of()
+        await fetch(pool)
+        async with pool.exchange(ASK):
+            await fetch(pool)
+            network.failure = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+            async with pool.exchange(ASK):
+                with pytest.raises(UpstreamConnectError):
+                    await fetch(pool)
+            assert pool.snapshot().idle == 1
         await pool.aclose()
 
     run(scenario())
