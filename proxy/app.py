@@ -168,7 +168,8 @@ def build(
     def sized_for(engines: int, with_leaving: int) -> None:
         bodies = bodies_of_a_worker(live.now, engines)
         intake.max_buffered_bytes = bodies * settings.max_body_bytes
-        open_places.resize(open_requests_of_a_worker(live.now), with_leaving)
+        leaving = with_leaving - engines
+        open_places.resize(open_requests_of_a_worker(live.now), engines, leaving)
 
     fleet.attach(controller, lambda: _most_tenants(disciplines), sized_for)
     engine_list = _engine_list(settings, resolver or SystemResolver(), fleet)

@@ -129,6 +129,18 @@ def intake_full(
     return _no_room(full, overload_status, retry_after, may_retry)._replace(close=True)
 
 
+def no_engine(engine_state: str, retry_after: RetryAfter) -> OwnAnswer:
+    """For what takes no seat, and would go to any engine."""
+    again = _again(may_retry=False, retry_after_s=retry_after.seconds)
+    return OwnAnswer(
+        status=503,
+        type=ErrorType.SERVICE_UNAVAILABLE,
+        code=Reason.UPSTREAM_UNAVAILABLE.value,
+        message=f"No engine can serve the request now: {engine_state}; {again}",
+        headers=(*retry_headers(retry_after), should_retry(may_retry=False)),
+    )
+
+
 def open_full(
     most: int, of_bytes: bool, overload_status: int, retry_after: RetryAfter, may_retry: bool
 ) -> OwnAnswer:

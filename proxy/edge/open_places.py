@@ -49,15 +49,21 @@ class OpenPlaces:
         self._retry_budget = retry_budget
         self._clock = clock
         self.each = self.most = 0
+        self._is_for_nobody = False
         self.taken = 0
         self.held_bytes = 0
 
-    def resize(self, each: int, engines: int) -> None:
-        """From now on; who is under way goes on."""
-        self.each, self.most = each, each * max(engines, 1)
+    def resize(self, each: int, engines: int, leaving: int = 0) -> None:
+        """From now on; who is under way goes on. Requests may be under way to engines that are
+        `leaving`, too, beside the `engines` that there are."""
+        self.each, self.most = each, each * max(engines + leaving, 1)
+        self._is_for_nobody = engines == 0
 
     def objection(self, route: Route) -> OpenFullError | None:
-        """Before the body is read. It is to be raised: it may have taken a retry ticket."""
+        """Before the body is read. It is to be raised: it may have taken a retry ticket. None where
+        there is no engine, which says more than that there is no room."""
+        if self._is_for_nobody:
+            return None
         return self._objection_to_one_more(route, self.taken, self.most)
 
     @contextmanager

@@ -12,7 +12,6 @@ from proxy.edge.routes import MODEL_PREFIX, MODELS
 from proxy.openai_api.measure import is_json
 from proxy.openai_api.named_model import model_in_body, model_in_path
 from proxy.openai_api.request_fields import UnreadableBodyError
-from proxy.upstream.errors import UpstreamConnectError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
     from proxy.edge.models_page import Served
     from proxy.edge.visit import Visit
     from proxy.openai_api.blocks import Blocks
+
+
+class NoEngineError(Exception):
+    """There is none at all: an empty list of engines, or a host name that leads to none."""
 
 
 class OpenRoutes:
@@ -40,13 +43,13 @@ class OpenRoutes:
         return self._models_page.page() if visit.route is MODELS else None
 
     async def engine(self, visit: Visit, body: bytes | Blocks) -> Engine:
-        """Raises UpstreamConnectError when there is none, Refusal when the body is too much."""
+        """Raises NoEngineError when there is none, Refusal when the body is too much."""
         model = None
         if self._models_page.page() is not None:  # else there is nothing to choose
             model = await self._model(visit, body)
         engine = self._any_engine(model)
         if engine is None:
-            raise UpstreamConnectError("no engine is known")
+            raise NoEngineError
         return engine
 
     async def _model(self, visit: Visit, body: bytes | Blocks) -> str | None:

@@ -24,6 +24,7 @@ from proxy.edge.client_connection import client_connection
 from proxy.edge.client_watch import Interrupted, Interruption
 from proxy.edge.intake import IntakeFullError
 from proxy.edge.open_places import OpenFullError
+from proxy.edge.open_routes import NoEngineError
 from proxy.edge.refusal_forms import RefusalForms
 from proxy.edge.routes import Access
 from proxy.openai_api.measure import RequestShape
@@ -101,6 +102,11 @@ class Responder:
             case IntakeFullError() | OpenFullError():
                 self._shed(Reason.QUEUE_FULL)
                 await self._answer(visit, self._no_room(error), RequestOutcome.SHED)
+            case NoEngineError():
+                self._shed(Reason.UPSTREAM_UNAVAILABLE)
+                why, retry_after = self._engine_state(None), self._retry_after(math.inf)
+                no_engine = error_table.no_engine(why, retry_after)
+                await self._answer(visit, no_engine, RequestOutcome.SHED)
             case UpstreamError():
                 await self._engine_failed(visit, error)
             case Interrupted():

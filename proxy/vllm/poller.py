@@ -130,6 +130,7 @@ class EnginePoller:
         self._saturation: Saturation | None = None
         self._progress = Progress()
         self._silence = Silence()
+        self._answers_health = False
         self._next_key_check = 0.0
         self._wants_models = wants_models
         self._models: tuple[ServedModel, ...] = ()
@@ -211,6 +212,7 @@ class EnginePoller:
     async def _ask(self, probe: Probe) -> None:
         was_up = self._health.up
         answer = await probe.get("/health", _HEALTH_TIMEOUT_S)
+        self._answers_health = isinstance(answer, Answer)
         health = judge_health(self._health, answer, self._api_key is not None)
         if self._api_key is not None and accepted(answer):
             health = await self._check_key(probe, health)
@@ -252,7 +254,9 @@ class EnginePoller:
         if words := silence_in_words(before, self._silence):
             _log.warning("engine %s %s", self._name, words)
         if before.is_long and not self._silence.is_long:
-            _log.info("engine %s answers again, after %.0f s", self._name, before.unanswered_s)
+            since_s = now - (before.looked_at or now)
+            silent_s = before.unanswered_s + since_s
+            _log.info("engine %s answers again, after %.0f s", self._name, silent_s)
 
     async def _check_key(self, probe: Probe, health: Health) -> Health:
         """Seldom while the key is good, at every turn while it is not."""
@@ -293,8 +297,10 @@ class EnginePoller:
 
     def _tell(self, status: EngineStatus) -> None:
         level = logging.INFO if status.ready else logging.WARNING
-        if status.ready and self._silence.unanswered_s:
-            why = "bytes of an answer have come from it"  # to none of our questions so far
+        if status.ready and not self._answers_health:
+            is_mute = self._silence.unanswered_s > 0  # to all our questions
+            woken_by = "bytes of an answer have come from it"
+            why = woken_by if is_mute else "it answers GET /metrics"
         else:
             why = status.reason + self._silence.advice
         _log.log(level, "engine %s is %s: %s", self._name, _state(status), why)

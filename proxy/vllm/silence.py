@@ -87,9 +87,9 @@ def judge_silence(
     faults = {answer.fault if isinstance(answer, NoAnswer) else None for answer in answers}
     if not faults <= {Fault.SILENT, Fault.UNCLEAR, Fault.BROKEN}:
         return Silence(held=held, heard=heard, looked_at=now)
-    if faults != {Fault.SILENT}:
-        # The lack may be on our side, or a connection was not made or broke: that is no answer, but
-        # no silence either, and the time does not count. Bytes that came do.
+    if Fault.SILENT not in faults or Fault.UNCLEAR in faults:
+        # The lack may be on our side, or connections were not made or broke, all of them: that is
+        # no answer, but no silence either, and the time does not count. Bytes that came do.
         if heard:
             before = give_life_sign(before)
         return replace(before, held=held, heard=heard, looked_at=now)

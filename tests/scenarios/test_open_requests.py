@@ -141,6 +141,28 @@ def test_refused_ones_take_no_retry_ticket_from_those_who_wait_for_seats() -> No
     run(scenario())
 
 
+def test_that_there_is_no_engine_is_told_also_where_a_leaving_one_has_all_places() -> None:
+    async def scenario() -> None:
+        hold = Hold()
+        async with gateway(ScriptedApp(hold), max_in_flight=1, max_queue_depth=0) as sluice:
+            held = [sluice.start(target=TOKENIZE) for _ in range(FEWEST)]
+            await settle()
+            assert error_of((await sluice.ask(target=TOKENIZE)).body)["code"] == "queue_full"
+            sluice.application.fleet.set([])
+            refusal = await sluice.ask(target=TOKENIZE)
+            error = error_of(refusal.body)
+            assert (refusal.status, error["code"]) == (503, "upstream_unavailable")
+            assert "no engine is known" in error["message"]
+            assert refusal.header("x-should-retry") == "false"
+            assert refusal.header("retry-after")
+            assert (await sluice.get(b"/version")).status == 503
+            assert sluice.sheds() == {"queue_full": 1, "upstream_unavailable": 2}
+            hold.release()
+            assert {(await exchange.response()).status for exchange in held} == {200}
+
+    run(scenario())
+
+
 def test_an_engine_that_has_all_it_may_have_leaves_the_others_places_to_the_others() -> None:
     async def scenario() -> None:
         cluster = EngineCluster("a", "b")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.support.engine_cluster import EngineCluster, prompt, with_pollers
+from tests.support.engine_transport import garbage, ok
 from tests.support.gateway_in_memory import gateway, leave
 from tests.support.scripted_app import answer, error_of, silent, stream
 from tests.support.virtual_time import now, run
@@ -113,6 +114,50 @@ def test_requests_pass_again_within_a_round_once_it_answers(
             await asyncio.sleep(10)
             assert (await sluice.ask()).status == 200
             assert any("answers again, after" in line for line in caplog.messages)
+
+    with caplog.at_level(logging.INFO, "sluice.engine"):
+        run(scenario())
+
+
+def test_one_whose_metrics_page_is_reset_while_its_health_check_hangs_is_stalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            cluster["one"].pages["/metrics"] = garbage
+            held = await sluice.hold_seats(SEATS)
+            await asyncio.sleep(SEEN_WITHIN_S)
+            assert sluice.metric("sluice_upstream_stalled") == 1
+            await leave(*held)
+
+    run(scenario())
+
+
+def test_one_that_wakes_between_two_questions_is_back_and_the_log_says_by_what_and_after_how_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was said to be ready for want of an answer, and its silence to be shorter than it was."""
+
+    async def scenario() -> None:
+        cluster = EngineCluster("one")
+        async with standing(cluster, monkeypatch) as sluice:
+            hang(cluster, "one")
+            held = await sluice.hold_seats(SEATS)
+            while not sluice.metric("sluice_upstream_stalled"):
+                await asyncio.sleep(0.1)
+            began = now()
+            cluster["one"].pages["/metrics"] = ok()
+            while sluice.metric("sluice_upstream_stalled"):
+                await asyncio.sleep(0.1)
+            assert now() < began + 7
+            back = [line for line in caplog.messages if " is ready: " in line][-1]
+            assert back.endswith("is ready: it answers GET /metrics")
+            (again,) = [line for line in caplog.messages if "answers again" in line]
+            silent_s = int(again.rpartition("after ")[2].removesuffix(" s"))
+            assert abs(silent_s - now()) < 3, "since the first question that it did not answer"
+            await leave(*held)
 
     with caplog.at_level(logging.INFO, "sluice.engine"):
         run(scenario())

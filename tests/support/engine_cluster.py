@@ -49,6 +49,8 @@ class EngineHost:
         self.is_dead = False
         self.refuses_requests = False
         self.is_silent = False
+        self.pages: dict[str, Answering] = {}
+        """What pollers hear on some paths, also from one that is silent else."""
         self._polled: AsgiClient | None = None
 
     def runs(self, app: App) -> None:
@@ -60,6 +62,8 @@ class EngineHost:
         """What a poller hears."""
         if self.is_dead:
             return refused
+        if path in self.pages:
+            return self.pages[path]
         if self.is_silent:
             return late(math.inf)
         if self._polled is not None:

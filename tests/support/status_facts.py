@@ -15,6 +15,7 @@ from proxy.vllm.binding_limit import BindingLimit
 
 URL = "http://engine:8000"
 STATE = EngineState(up=True, ready=True, reason="answers")
+VIEW = EngineView(up=True, running=3.0, kv_cache_usage=0.5, open_requests=2)
 SEATS = UpstreamSnapshot(URL, in_flight=3, limit=7, suspended=False)
 
 
@@ -25,7 +26,7 @@ def status_facts(**given: object) -> StatusFacts:
             5, 1, 3, {"queue_full": 2, "draining": 0}, Distribution((1.0,)).snapshot()
         ),
         "engine_states": lambda: {URL: STATE},
-        "views": lambda: {URL: EngineView(up=True, running=3.0, kv_cache_usage=0.5)},
+        "views": lambda: {URL: VIEW},
         "binding_limit": lambda: BindingLimit("max_in_flight", "seven seats"),
         "tenants": list,
         "last_refusals": list,

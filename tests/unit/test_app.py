@@ -100,29 +100,6 @@ def test_the_client_towards_the_engine_is_the_one_that_was_chosen(client: str, k
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("client", ["pool", "httpx"])
-def test_the_clients_times_towards_the_engine_are_those_of_the_settings(
-    client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = []
-    for name in ("ConnectionPool", "HttpxUpstream"):
-        kept = functools.partial(_keep_timeouts, given)
-        monkeypatch.setattr(app, name, kept)
-
-    async def scenario() -> None:
-        chosen = {"connect_timeout": 1, "first_byte_timeout": 2, "idle_timeout": 3}
-        build(settings(upstream_client=client, total_timeout=4, **chosen), poll_engines=False)
-
-    asyncio.run(scenario())
-    (times,) = given
-    assert (times.connect_s, times.first_byte_s, times.idle_s, times.total_s) == (1, 2, 3, 4)
-
-
-def _keep_timeouts(given: list[Any], _address: object, timeouts: object) -> InMemoryUpstream:
-    given.append(timeouts)
-    return InMemoryUpstream(ScriptedApp())
-
-
 @pytest.mark.parametrize(("key", "sent"), [("sk-engine", b"Bearer sk-engine"), (None, None)])
 def test_the_engines_key_is_a_bearer(key: str | None, sent: bytes | None) -> None:
     async def scenario() -> None:

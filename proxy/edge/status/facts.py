@@ -148,6 +148,7 @@ def _engine(
         "suspended": seats.suspended,
         "in_flight": seats.in_flight,
         "limit": seats.limit,
+        "open_requests": view.open_requests if view else None,
         "stalled": view.stalled if view else None,
         "running": view.running if view else None,
         "waiting": view.waiting if view else None,

@@ -54,6 +54,22 @@ def test_who_asks_what_is_there_has_some_places_beyond_the_bound() -> None:
     assert bound.taken == 0
 
 
+def test_engines_that_leave_have_theirs_until_they_have_gone() -> None:
+    bound = places(2, engines=2)
+    bound.resize(2, engines=1, leaving=1)
+    assert bound.most == 4
+
+
+def test_where_there_is_no_engine_nobody_is_told_that_there_is_no_room() -> None:
+    bound = places(1)
+    with bound.take(TOKENIZE, 0):
+        bound.resize(1, engines=0, leaving=1)
+        with bound.take(TOKENIZE, 0):
+            assert bound.objection(TOKENIZE) is None
+        bound.resize(1, engines=1)
+        assert refusal(bound).most == 1
+
+
 def test_one_engine_that_is_full_leaves_the_others_places_to_the_others() -> None:
     bound, sits, works = places(2, engines=2), OpenRequests(), OpenRequests()
     assert bound.most == 4

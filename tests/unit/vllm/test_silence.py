@@ -138,6 +138,22 @@ def test_a_connection_that_is_not_made_or_breaks_is_no_answer(lack: NoAnswer) ->
     assert ear.look()
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_time_in_which_one_question_is_unanswered_and_another_breaks_off_counts(place: int) -> None:
+    """An engine whose metrics page was reset each time was ready for as long as it hung."""
+    broken = NoAnswer(Fault.BROKEN, "the connection was reset")
+    answers = (MUTE, broken) if place else (broken, MUTE)
+    ear = Ear()
+    assert not ear.look(*answers, times=3)
+    assert ear.look(*answers)
+
+
+def test_time_in_which_all_that_is_asked_breaks_off_does_not_count() -> None:
+    """That is for the health rules to judge."""
+    broken = NoAnswer(Fault.BROKEN, "the connection was reset")
+    assert not Ear().look(broken, broken, times=100)
+
+
 def test_bytes_that_come_while_the_lack_may_be_ours_count() -> None:
     ear = Ear()
     assert not ear.look(times=3)

@@ -30,6 +30,7 @@ def test_an_engine_is_told_with_what_it_says_of_itself() -> None:
     assert engine["url"] == URL
     assert (engine["up"], engine["reason"]) == (True, "answers")
     assert (engine["in_flight"], engine["limit"]) == (3, 7)
+    assert engine["open_requests"] == 2
     assert (engine["running"], engine["waiting"]) == (3.0, None), "unknown is not zero"
 
 
