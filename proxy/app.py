@@ -81,6 +81,7 @@ class Application:
     metrics: Metrics
     engine_list: EngineList
     fleet: EngineFleet
+    engine_clients: EngineClients
     leases: LeaseKeeper | None
     control: LiveControl
     facts: StatusFacts
@@ -251,6 +252,7 @@ def build(
         metrics=metrics,
         engine_list=engine_list,
         fleet=fleet,
+        engine_clients=clients,
         leases=leases,
         control=control,
         facts=status,

@@ -10,6 +10,8 @@ from proxy.upstream.pool import ConnectionPool
 from proxy.upstream.port import UpstreamTimeouts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.settings import Settings
     from proxy.upstream.address import UpstreamAddress
     from proxy.upstream.port import Upstream
@@ -27,6 +29,10 @@ class EngineClients:
             idle_s=settings.idle_timeout,
             total_s=settings.total_timeout,
         )
+
+    def keep_within(self, most: Callable[[], int] | None) -> None:
+        """See IdleReserve. Over httpx idle connections are kept till they expire."""
+        self._reserve.keep_within(most)
 
     def of(self, address: UpstreamAddress) -> Upstream:
         if self._is_httpx:

@@ -39,6 +39,21 @@ def admin_cap(refused: Callable[[Bound], None] = lambda _: None) -> ConnectionCa
     return ConnectionCap(_most_admin(_open_files()), None, refused)
 
 
+def most_to_engines(public: ConnectionCap) -> Callable[[], int] | None:
+    """As many connections, idle ones included, as the clients of `public` leave room for now; a
+    few also where more clients are allowed than fit, or none would ever be used twice."""
+    files = _open_files()
+    if files is None:
+        return None
+    both = files - SPARE_DESCRIPTORS - _most_admin(files)
+
+    def most() -> int:
+        clients = public.max_connections or 0
+        return max(both - clients - public.max_answered, both // 8)
+
+    return most
+
+
 def _most_public(to_engines: Callable[[], int]) -> Callable[[], int] | None:
     """Half of what there is for clients and engines, or more where the engines need less: no client
     has more than one connection to an engine at a time."""

@@ -11,7 +11,7 @@ import click
 
 from proxy.app import build
 from proxy.cli.beside import end_with_stdin, simulated_engine_beside
-from proxy.cli.connection_caps import admin_cap, public_cap
+from proxy.cli.connection_caps import admin_cap, most_to_engines, public_cap
 from proxy.cli.serve_workers import supervise
 from proxy.cli.serving import (
     announce,
@@ -156,6 +156,8 @@ async def _serve_beside(
             beside.leave()
 
     refused = application.metrics.connection_refused
+    public_connections = public_cap(settings, refused, application.fleet.most_connections)
+    application.engine_clients.keep_within(most_to_engines(public_connections))
     server = Server(
         apps=(application.public, application.admin),
         drain=application.drain,
@@ -164,7 +166,7 @@ async def _serve_beside(
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
         caps=(
-            public_cap(settings, refused, application.fleet.most_connections),
+            public_connections,
             admin_cap(refused),
         ),
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.app import build
-from proxy.cli.connection_caps import public_cap
+from proxy.cli.connection_caps import most_to_engines, public_cap
 from proxy.cli.serving import (
     connection_limits,
     open_trace,
@@ -77,13 +77,15 @@ async def work(
         lambda changes: changes.adopted_by(application.control),
     )
     refused = application.metrics.connection_refused
+    public_connections = public_cap(settings, refused, application.fleet.most_connections)
+    application.engine_clients.keep_within(most_to_engines(public_connections))
     server = Server(
         apps=(application.public,),
         drain=application.drain,
         begin_drain=application.begin_drain,
         drain_timeout_s=settings.drain_timeout,
         connection_limits=connection_limits(settings),
-        caps=(public_cap(settings, refused, application.fleet.most_connections),),
+        caps=(public_connections,),
         at_second_signal=lambda _: None,
     )
 

@@ -60,7 +60,7 @@ class ConnectionPool:
     """An Upstream over own connections. Belongs to the event loop that first uses it.
 
     `ssl_context` is for https only; by default the system's authorities are trusted. Pools that
-    share a `reserve` give up their idle connections when one of them lacks a descriptor.
+    share a `reserve` give up idle connections when one of them lacks a descriptor.
     """
 
     def __init__(
@@ -127,9 +127,22 @@ class ConnectionPool:
     def __repr__(self) -> str:
         return f"<ConnectionPool {self._peer} in_use={self._in_use} idle={len(self._idle)}>"
 
-    def oldest_idle(self) -> Connection | None:
-        """See IdleReserve."""
-        return next(iter(self._idle), None)
+    # What the reserve calls: see KeepsIdle.
+
+    @property
+    def connections(self) -> int:
+        return self._in_use + len(self._idle)
+
+    @property
+    def oldest_idle_since(self) -> float | None:
+        oldest = next(iter(self._idle), None)
+        return None if oldest is None else oldest.idle_since
+
+    def give_up_oldest_idle(self) -> asyncio.Future[None]:
+        oldest = next(iter(self._idle))
+        del self._idle[oldest]
+        oldest.abort()
+        return oldest.lost
 
     # What an exchange calls.
 
@@ -212,12 +225,13 @@ class ConnectionPool:
 
     async def _establish(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
         address = self._address
+        self._reserve.make_room()
         while True:
             try:
                 await loop.create_connection(lambda: connection, address.connects_to, address.port)
                 break
             except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS or not await self._reserve.give_up_one():
+                if error.errno not in OUT_OF_DESCRIPTORS or not await self._reserve.free_one():
                     raise
         if self._ssl_context is not None:
             await connection.secure(self._ssl_context, address.host)

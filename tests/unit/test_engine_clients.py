@@ -45,6 +45,10 @@ def test_the_pools_of_one_gateway_share_a_reserve_and_those_of_two_do_not() -> N
         reserves = [pool._reserve for pool in pools if isinstance(pool, ConnectionPool)]
         assert reserves[0] is reserves[1]
         assert reserves[0] is not reserves[2]
+        clients.keep_within(lambda: 3)
+        others.keep_within(None)
+        assert reserves[0]._most is not None
+        assert reserves[0]._most() == 3
         for pool in pools:
             await pool.aclose()
 

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from proxy.cli.connection_caps import admin_cap, public_cap
+from proxy.cli.connection_caps import admin_cap, most_to_engines, public_cap
 from proxy.edge.connection_cap import Bound, ConnectionCap
 from tests.support.gateway_in_memory import settings
 
@@ -65,6 +65,37 @@ def test_engines_that_come_take_from_the_clients_and_those_that_go_give_it_back(
     assert cap.max_connections == alone - to_engines
     to_engines = 0
     assert cap.max_connections == alone
+
+
+@pytest.mark.parametrize(("files", "to_engines"), [(256, 500), (1024, 500), (65_536, 808)])
+def test_what_is_kept_to_engines_and_all_clients_have_room_together(
+    files: int, to_engines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap, admin = public(files, monkeypatch, to_engines), admin_cap()
+    kept = most_to_engines(cap)
+    assert kept is not None
+    assert cap.max_connections is not None
+    assert admin.max_connections is not None
+    taken = cap.max_connections + cap.max_answered + admin.max_connections + 63
+    if to_engines == 808:
+        assert kept() >= to_engines, "one for each seat, and for each request without one"
+    else:
+        assert kept() >= cap.max_connections, "one for each client"
+        assert taken + kept() == files
+
+
+def test_more_clients_than_fit_leave_the_engines_a_few_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = most_to_engines(public(1024, monkeypatch, max_connections=100_000))
+    assert kept is not None
+    assert 100 < kept() < 128
+
+
+def test_as_many_are_kept_to_engines_as_come_where_files_have_no_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert most_to_engines(public(resource.RLIM_INFINITY, monkeypatch)) is None
 
 
 def test_what_is_set_is_what_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:

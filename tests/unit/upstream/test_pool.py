@@ -304,6 +304,25 @@ def test_for_want_of_a_descriptor_what_has_been_idle_longest_goes_whosever_it_is
     run(scenario())
 
 
+def test_a_fresh_connection_takes_the_place_of_an_idle_one_where_all_have_theirs() -> None:
+    """Else those to engines would fill what clients need, who could not be accepted."""
+
+    async def scenario() -> None:
+        network, reserve = FewDescriptors(100), IdleReserve()
+        reserve.keep_within(lambda: 3)
+        mine, others = pool_of(reserve=reserve), pool_of(reserve=reserve)
+        await asyncio.gather(*(fetch(others) for _ in range(3)))
+        assert await fetch(others) == b"ok"
+        assert network.open == 3, "one that is used again needs no room"
+        async with mine.exchange(ASK):
+            assert await fetch(mine) == b"ok"
+            assert network.open == 3
+            assert (others.snapshot().idle, mine.snapshot().idle) == (1, 1)
+        await asyncio.gather(mine.aclose(), others.aclose())
+
+    run(scenario())
+
+
 def test_without_an_idle_connection_the_want_of_a_descriptor_is_told() -> None:
     async def scenario() -> None:
         FewDescriptors(1)
